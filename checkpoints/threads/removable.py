@@ -118,7 +118,7 @@ def _with_rows(
 
 @frozen
 class _Ancestry:
-    """What says how far back a checkpoint is rebuilt: its parent, the channels that its
+    """The facts that say how far back a checkpoint is rebuilt: its parent, the channels that its
     engine rebuilds from earlier ones, and those whose values it holds.
     """
 

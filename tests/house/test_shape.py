@@ -9,6 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.house.readability import WRITTEN_BY_A_PROGRAM
+
 ROOT = Path(__file__).resolve().parents[2]
 FLOORS = ("checkpoints", "approvals", "orchestrator")
 WIDEST_FOLDER = 27
@@ -112,7 +114,12 @@ def test_one_word_means_one_thing() -> None:
 
 def test_tests_mirror_the_house() -> None:
     stems = {p.stem.removeprefix("test_") for p in (ROOT / "tests").rglob("test_*.py")}
-    large = [p for p in modules() if len((ROOT / p).read_text().splitlines()) >= 280]
+    large = [
+        p
+        for p in modules()
+        if ROOT / p not in WRITTEN_BY_A_PROGRAM
+        and len((ROOT / p).read_text().splitlines()) >= 280
+    ]
     missing = [str(p) for p in large if p.stem not in stems]
     assert missing == []
 
