@@ -31,6 +31,13 @@ class Item:
         """Return the item of a row of `items` in an answer."""
         return cls(**{name: row[name] for name in cls.__slots__})
 
+    @property
+    def approved(self) -> bool:
+        """Return whether people approved it. `Approval.approved_items` says whether it
+        may be acted on.
+        """
+        return self.verdict == "approved"
+
 
 @dataclass(frozen=True, slots=True)
 class Approval:
