@@ -13,7 +13,7 @@ UNDECIDED = frozenset({"opening", "open"})
 @dataclass(frozen=True, slots=True)
 class Item:
     """One item. `value` is what was signed once `verdict` is "approved"; `edited` says
-    whether somebody changed what was `proposed`.
+    whether a reviewer changed what was `proposed`.
     """
 
     id: str
