@@ -12,7 +12,8 @@ from orchestrator.client.approval import Approval, Item
 from orchestrator.client.flows import Question
 from orchestrator.engine.frozen import frozen
 
-VERDICTS = ("approved", "rejected")
+SETTLED = ("approved", "rejected", "partial")
+"""The states of an approval in which each item has a verdict that counts."""
 _LONGEST_TITLE = 500
 _LONGEST_RUN = 100
 """The most characters of the name of a run that its keys show."""
@@ -88,6 +89,8 @@ def signed_items(
         raise NotSigned(
             f"approval {approval.key} is not about what run {run} waits for"
         )
+    if approval.state not in SETTLED:
+        raise NotSigned(f"approval {approval.key} is {approval.state}, not decided")
     items = []
     for call in calls:
         item = approval.item(call.id)
@@ -96,8 +99,6 @@ def signed_items(
             raise NotSigned(
                 f"call {call.id} of {call.tool} is not the one that was shown"
             )
-        if item.verdict not in VERDICTS:
-            raise NotSigned(f"approval {approval.key} is {approval.state}, not decided")
         items.append(item)
     return items
 

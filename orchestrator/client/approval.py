@@ -26,6 +26,13 @@ class Item:
     hash: str
     reason: str
 
+    @property
+    def approved(self) -> bool:
+        """Return whether people approved it. Act on `Approval.approved_items` alone: an
+        approval that was closed before the last verdict lets nobody act.
+        """
+        return self.verdict == "approved"
+
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> Self:
         """Return the item of a row of `items` in an answer."""
@@ -76,7 +83,7 @@ class Approval:
         """
         if self.state not in ("approved", "partial"):
             return ()
-        return tuple(item for item in self.items if item.verdict == "approved")
+        return tuple(item for item in self.items if item.approved)
 
     def item(self, id: str) -> Item:
         """Return the item with this id. Raises `KeyError`."""

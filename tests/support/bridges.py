@@ -16,7 +16,6 @@ from tests.support.approvals import payers
 from tests.support.cast import People
 from tests.support.processes import until
 
-
 PATIENCE = 120.0
 """Seconds in which a program of elsewhere begins, on the slowest of machines."""
 
@@ -37,7 +36,7 @@ class LosingAnswers(httpx.HTTPTransport):
         raise httpx.ReadError("the connection is gone")
 
 
-class Desk:
+class Office:
     """The site, where Olive's token asks and Rita decides."""
 
     def __init__(self, url: str, people: People) -> None:

@@ -14,6 +14,18 @@ from orchestrator.graphs import approval
 from tests.support.api_people import Client as Http
 from tests.support.approvals import payers
 from tests.support.cast import People
+from tests.support.processes import web
+
+
+@pytest.fixture(scope="session")
+def streaming_site(
+    django_db_setup: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """A web process that streams, on the database of the test. It knows the graphs of
+    `tests.graphs_app`.
+    """
+    with web(tmp_path_factory.mktemp("web") / "web.log") as address:
+        yield address
 
 
 @pytest.fixture

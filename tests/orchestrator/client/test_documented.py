@@ -57,10 +57,10 @@ def test_the_program_of_the_page_runs(
 
 
 def test_the_program_in_typescript_runs(
-    site: str, token: str, sign: Any, beside: Any
+    streaming_site: str, token: str, sign: Any, beside: Any
 ) -> None:
     beside(when_asked("LETTER-7", lambda run: sign(run, APPROVE)))
-    environment = {"COUNTERSIGN_URL": site, "COUNTERSIGN_TOKEN": token}
+    environment = {"COUNTERSIGN_URL": streaming_site, "COUNTERSIGN_TOKEN": token}
     items = node.output(node.program("client.js"), **environment)
     assert items == [{"id": "letter", "verdict": "approved", "value": "Dear Ada"}]
 

@@ -16,16 +16,13 @@ from orchestrator.engine import registry
 from tests.graphs_app import graphs
 from tests.support.approvals import BODY
 from tests.support.cast import People
-from tests.support.processes import web
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.fixture(scope="module")
-def site(django_db_setup: None, tmp_path_factory: Any) -> Iterator[str]:
-    log: Path = tmp_path_factory.mktemp("web") / "web.log"
-    with web(log) as address:
-        yield address
+@pytest.fixture
+def site(streaming_site: str) -> str:
+    return streaming_site
 
 
 @pytest.fixture(autouse=True)
