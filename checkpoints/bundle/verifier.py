@@ -248,8 +248,8 @@ class Contents:
         self.windows: Row = {}
         # Requests that were applied as approved, and that a veto had to let pass.
         self.let_pass: set[str] = set()
-        # Request and write -> number and verdict of the last answer.
-        self.vetoes: dict[tuple[str, str], tuple[int, str]] = {}
+        # Write -> the last answer of a veto: number, verdict, request.
+        self.vetoes: Row = {}
         self.staged: dict[str, Numbered] = {}  # write -> revision -> when staged
         # Receipt that a passkey signed -> the document, and why it does not hold.
         self.assertions: dict[str, tuple[Row, str]] = {}
@@ -479,7 +479,10 @@ class Contents:
         window = self.windows.get(row.request)
         if window is None or row.verdict != "approve":
             return
-        if row.receipt or not row.by_name.startswith(POLICIES):
+        # Nobody has to wait but policies.
+        if row.receipt:
+            return
+        if not row.by_name.startswith(POLICIES):
             return
         staged_at = self.staged[row.write][row.revision]
         waited = seconds_between(staged_at, row.at)
@@ -489,10 +492,9 @@ class Contents:
     def _note_veto(self, row: Fields) -> None:
         if row.verdict not in VETO_ANSWERS:
             return
-        place = (row.request, row.write)
-        answer = (row.event_seq, row.verdict)
-        before = self.vetoes.get(place, answer)
-        self.vetoes[place] = max(answer, before)
+        answer = (row.event_seq, row.verdict, row.request)
+        before = self.vetoes.get(row.write, answer)
+        self.vetoes[row.write] = max(answer, before)
 
     def _require_decided_revision(self, row: Fields) -> None:
         must(row.request in self.requests, "the request of this decision is missing")
@@ -572,9 +574,9 @@ class Contents:
         last = (*self.ends["checkpoints"], self.checkpoint)
         fits = last == (run.head_seq, run.head_hash, run.head)
         must(fits, "the head is not the last checkpoint")
-        for (request, _), (_, answer) in self.vetoes.items():
-            is_let_pass = answer != "veto" or request not in self.let_pass
-            must(is_let_pass, "what its veto kept open was applied")
+        for _, answer, request in self.vetoes.values():
+            is_kept_open = answer == "veto" and request in self.let_pass
+            must(not is_kept_open, "what its veto kept open was applied")
         fits = self.counts["decision"] == run.decisions
         must(fits, "the run counts other decisions")
         if not self.encrypted:
