@@ -57,8 +57,8 @@ def _answered(saver: Any, text: str = "Ada", run_id: str = "") -> Any:
     """A graph whose thread `t-1` waited for an answer, and got it."""
     graph = graphs.letter(saver)
     config = _config(run_id)
-    graph.invoke({"text": text, "notes": []}, config)
-    graph.invoke(Command(resume="yes"), config)
+    graph.invoke({"text": text, "notes": []}, config, durability="sync")
+    graph.invoke(Command(resume="yes"), config, durability="sync")
     return graph
 
 
