@@ -158,6 +158,8 @@ def test_a_callback_hears_of_its_own_approval_alone(
     for each in (called, other, silent):
         _sign(each, people, "approve")
     notices.send_notices()
+    # A host that was slow to answer has its next turn later.
+    notices.send_due()
     ids = {received.document["data"]["run"] for received in receiver.received}
     assert ids == {str(called.approval.run.id), str(other.approval.run.id)}
     assert len(receiver.received) == 2
