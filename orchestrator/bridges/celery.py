@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, NoReturn
 
 from celery import Celery, Task
 from celery.exceptions import Ignore
@@ -45,25 +45,9 @@ def runs_when_signed(
 
         @wraps(function)
         def ask_or_run(self: Task, *args: Any, **kwargs: Any) -> Any:
-            headers = dict(self.request.headers or {})
-            key = key_of("celery", self.name, self.request.id)
-            approval = None
-            try:
-                if ASKED in headers:
-                    approval = client.approval(headers[ASKED])
-                else:
-                    approval = call.ask(key, *args, **kwargs)
-            except AWAY:
-                approval = None
-            if approval is not None:
-                if approval.key != key:
-                    raise Rejected(f"approval {approval.id} is that of another task")
-                headers[ASKED] = approval.id
+            approval = _ask_or_look(self, call, args, kwargs)
             if approval is None or not approval.decided:
-                pause = get_exponential_backoff_interval(
-                    look_every, self.request.retries, look_at_least_every
-                )
-                raise self.retry(countdown=pause, headers=headers)
+                _send_back(self, approval, (look_every, look_at_least_every))
             if is_done(approval):
                 raise Ignore("a message came again after its task was done")
             if approval.state != "approved" and on_rejected is not None:
@@ -73,3 +57,32 @@ def runs_when_signed(
         return app.task(bind=True, **{**SAFE, **(options or {})})(ask_or_run)
 
     return decorate
+
+
+def _ask_or_look(
+    task: Task, call: SignedCall, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Approval | None:
+    """Return the approval of a task; None while the site is away."""
+    key = key_of("celery", task.name, task.request.id)
+    approval_id = (task.request.headers or {}).get(ASKED)
+    try:
+        if approval_id is None:
+            return call.ask(key, *args, **kwargs)
+        approval = call.client.approval(approval_id)
+    except AWAY:
+        return None
+    if approval.key != key:
+        raise Rejected(f"approval {approval.id} is that of another task")
+    return approval
+
+
+def _send_back(
+    task: Task, approval: Approval | None, pauses: tuple[int, int]
+) -> NoReturn:
+    """Send the message of a task again, later. Raises `Retry`."""
+    headers = dict(task.request.headers or {})
+    if approval is not None:
+        headers[ASKED] = approval.id
+    first, longest = pauses
+    pause = get_exponential_backoff_interval(first, task.request.retries, longest)
+    raise task.retry(countdown=pause, headers=headers)

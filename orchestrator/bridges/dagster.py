@@ -56,20 +56,23 @@ def paused_call(
         return call.run(approval.id, arguments)
 
     def sensor_of(job: dg.JobDefinition) -> dg.SensorDefinition:
+        name = f"{job.name}_when_signed"
+
+        @dg.sensor(name=name, job=job, minimum_interval_seconds=look_every)
         def start(context: dg.SensorEvaluationContext) -> Iterator[dg.RunRequest]:
             waiting = dg.RunsFilter(tags={WAITING: call.name})
             for asking in context.instance.get_runs(waiting):
-                id_ = asking.tags[ASKED]
-                if context.instance.get_runs(
-                    dg.RunsFilter(tags={SIGNED: id_}), limit=1
-                ):
-                    context.instance.add_run_tags(asking.run_id, {WAITING: "no more"})
-                elif client.approval(id_).decided:
-                    config = {"ops": {call.name: {"config": {"approval": id_}}}}
-                    yield dg.RunRequest(id_, run_config=config, tags={SIGNED: id_})
+                approval_id = asking.tags[ASKED]
+                tags = {SIGNED: approval_id}
+                if context.instance.get_runs(dg.RunsFilter(tags=tags), limit=1):
+                    no_more = {WAITING: "no more"}
+                    context.instance.add_run_tags(asking.run_id, no_more)
+                elif client.approval(approval_id).decided:
+                    op_config = {"config": {"approval": approval_id}}
+                    run_config = {"ops": {call.name: op_config}}
+                    yield dg.RunRequest(approval_id, run_config, tags)
 
-        name = f"{job.name}_when_signed"
-        return dg.sensor(name=name, job=job, minimum_interval_seconds=look_every)(start)
+        return start
 
     return PausedCall(ask, run, sensor_of)
 
@@ -79,10 +82,12 @@ def _require_own(
 ) -> None:
     """Raise `Rejected` unless this run is the one that goes on after the approval."""
     filters = dg.RunsFilter(tags={SIGNED: approval.id})
-    runs = context.instance.get_run_records(filters, limit=1, ascending=True)
-    if [record.dagster_run.run_id for record in runs] != [root_of(context.run)]:
+    records = context.instance.get_run_records(filters, limit=1, ascending=True)
+    first = [record.dagster_run.run_id for record in records]
+    if first != [root_of(context.run)]:
         raise signed_call.Rejected("another run goes on after it")
-    if not approval.key.startswith(signed_call.key_of("dagster", call.name, "")):
+    keys_begin = signed_call.key_of("dagster", call.name, "")
+    if not approval.key.startswith(keys_begin):
         raise signed_call.Rejected("it is the approval of another call")
 
 

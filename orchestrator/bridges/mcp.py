@@ -17,6 +17,7 @@ from orchestrator.client.exchange import Call, part
 LOOKS = 20
 """So often is a new question looked at, in five seconds, until people can see it."""
 
+SHOWN = ("id", "label", "verdict", "reason", "decisions")
 MODERN = "2026-07-28"
 """The first version of the protocol in which a result asks for input."""
 
@@ -33,8 +34,8 @@ def make_server(client: AsyncClient, reviewers: Sequence[str]) -> MCPServer:
         Again with the same `key` it is the same approval. Call `status` until it is
         decided, and act on approved items only, with the value that stands there.
         """
-        question = client.ask(key=key, title=title, items=items, reviewers=reviewers)
-        approval = await _answer(question)
+        question = {"key": key, "title": title, "items": items}
+        approval = await _answer(client.ask(**question, reviewers=reviewers))
         for _ in range(LOOKS):
             if not approval.url:
                 await asyncio.sleep(0.25)
@@ -78,17 +79,25 @@ async def _shown(ctx: Context, approval: Approval) -> InputRequiredResult | None
 
 
 def _standing(approval: Approval) -> dict[str, Any]:
-    signed = approval.approved_items
+    signed = {item.id: item.value for item in approval.approved_items}
     items = []
-    for item, row in zip(approval.items, approval.raw["items"], strict=True):
-        shown = {name: row[name] for name in ("id", "verdict", "reason", "decisions")}
+    for item in approval.raw["items"]:
+        row = {name: item[name] for name in SHOWN}
         # What nobody has signed is no value to act on.
-        items.append({**shown, "value": item.value} if item in signed else shown)
-    facts = {"id": approval.id, "key": approval.key, "state": approval.state}
-    return {**facts, "review": approval.url, "items": items}
+        if item["id"] in signed:
+            row["value"] = signed[item["id"]]
+        items.append(row)
+    return {
+        "id": approval.id,
+        "key": approval.key,
+        "state": approval.state,
+        "review": approval.url,
+        "items": items,
+    }
 
 
 if __name__ == "__main__":
-    url, token = os.environ["COUNTERSIGN_URL"], os.environ["COUNTERSIGN_TOKEN"]
+    url = os.environ["COUNTERSIGN_URL"]
+    token = os.environ["COUNTERSIGN_TOKEN"]
     people = os.environ["COUNTERSIGN_REVIEWERS"].split(",")
     make_server(AsyncClient(url, token=token), people).run("stdio")

@@ -36,7 +36,7 @@ class LosingAnswers(httpx.HTTPTransport):
         raise httpx.ReadError("the connection is gone")
 
 
-class Desk:
+class Office:
     """The site, where Olive's token asks and Rita decides."""
 
     def __init__(self, url: str, people: People) -> None:

@@ -1,4 +1,4 @@
-"""People who decide on the tool calls of an agent, at the desk of a site."""
+"""People who decide on the tool calls of an agent, at the office of a site."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from approvals import reviews
 from checkpoints.verification import verify_run
 from orchestrator import asking, runs
 from orchestrator.client import Approval
-from tests.support.bridges import Desk
+from tests.support.bridges import Office
 
 APPROVE: Mapping[str, Any] = {"verdict": "approve"}
 REJECT: Mapping[str, Any] = {"verdict": "reject", "reason": "paid already"}
@@ -18,14 +18,14 @@ def edit(**arguments: Any) -> Mapping[str, Any]:
     return {"verdict": "edit", "value": arguments}
 
 
-def sign(desk: Desk, asked: Approval, *decisions: Mapping[str, Any]) -> Approval:
+def sign(office: Office, asked: Approval, *decisions: Mapping[str, Any]) -> Approval:
     """Let Rita decide on each item, in their order, and return what the client reads."""
     run = runs.advance(asked.id)
     shown = asking.approval_of(run)
     rows = []
     for item, decision in zip(shown.items, decisions, strict=True):
         rows.append({"write": str(item.write), "hash": item.hash, **decision})
-    reviews.sign(run.id, rows, by=desk.reviewer)
+    reviews.sign(run.id, rows, by=office.reviewer)
     runs.advance(run.id)
     assert verify_run(run.id) == []
-    return desk.client.wait(asked.key)
+    return office.client.wait(asked.key)

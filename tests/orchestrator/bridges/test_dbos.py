@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.bridges import Desk
+from tests.support.bridges import Office
 from tests.support.processes import ROOT
 
 pytest.importorskip("dbos", reason="the extra `dbos` is not installed")
@@ -20,10 +20,10 @@ Shop = Callable[..., Any]
 
 
 @contextmanager
-def program(desk: Desk, folder: Path, *, pause: float = 0.2) -> Iterator[Shop]:
+def program(office: Office, folder: Path, *, pause: float = 0.2) -> Iterator[Shop]:
     """Run the shop until it is killed, and give what has it do something."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.dbos_shop", desk.url, desk.token]
+        [sys.executable, "-m", "tests.support.dbos_shop", office.url, office.token]
         + [str(folder), str(pause)],
         cwd=ROOT,
         stdin=subprocess.PIPE,
@@ -51,38 +51,38 @@ def paid(folder: Path) -> list[str]:
 
 
 def test_workflows_wait_through_a_crash_and_pay_what_was_signed(
-    desk: Desk, tmp_path: Path
+    office: Office, tmp_path: Path
 ) -> None:
-    with program(desk, tmp_path) as shop:
+    with program(office, tmp_path) as shop:
         shop("start", "one", "INV-1", "10.00")
-        [first] = desk.asked(1)
+        [first] = office.asked(1)
         shop("start", "two", "INV-2", "20.00")
-        [_, second] = desk.asked(2)
+        [_, second] = office.asked(2)
         shop("start", "three", "INV-3", "30.00")
-        [_, _, third] = desk.asked(3)
+        [_, _, third] = office.asked(3)
         shop("false_message", "one", str(first.run.id))
-    desk.decide(first, "approve")
-    desk.decide(second, "edit", value={"invoice": "INV-2", "amount": "19.00"})
-    desk.decide(third, "reject", reason="twice")
+    office.decide(first, "approve")
+    office.decide(second, "edit", value={"invoice": "INV-2", "amount": "19.00"})
+    office.decide(third, "reject", reason="twice")
     assert paid(tmp_path) == []
-    with program(desk, tmp_path) as shop:
+    with program(office, tmp_path) as shop:
         assert shop("result", "one") == "INV-1 paid"
         assert shop("result", "two") == "INV-2 paid"
         assert shop("result", "three") == "Rejected: twice"
         assert shop("start", "one", "INV-1", "99.00") == "one"
         assert shop("result", "one") == "INV-1 paid"
     assert paid(tmp_path) == ["INV-1 10.00", "INV-2 19.00"]
-    assert len(desk.asked()) == 3
+    assert len(office.asked()) == 3
 
 
 def test_a_message_wakes_a_workflow_and_decides_nothing(
-    desk: Desk, tmp_path: Path
+    office: Office, tmp_path: Path
 ) -> None:
-    with program(desk, tmp_path, pause=600) as shop:
+    with program(office, tmp_path, pause=600) as shop:
         shop("start", "shop/one", "INV-1", "10.00")
-        [asked] = desk.asked(1)
+        [asked] = office.asked(1)
         shop("false_message", "shop/one", str(asked.run.id))
-        desk.decide(asked, "approve")
+        office.decide(asked, "approve")
         shop("wake_up", str(asked.run.id))
         assert shop("result", "shop/one") == "INV-1 paid"
         forked = shop("fork", "shop/one", 3)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.house.commands import ROOT
-from tests.support.bridges import Desk
+from tests.support.bridges import Office
 from tests.support.tool_calls import edit, sign
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -41,14 +41,14 @@ def program(heading: str) -> str:
 
 @pytest.mark.parametrize("heading", MODELS)
 def test_an_example_asks_and_another_process_goes_on(
-    desk: Desk, heading: str, tmp_path: Path
+    office: Office, heading: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "example.py"
     path.write_text(program(heading) + NO_DJANGO)
     environment = {
         **os.environ,
-        "COUNTERSIGN_URL": desk.url,
-        "COUNTERSIGN_TOKEN": desk.token,
+        "COUNTERSIGN_URL": office.url,
+        "COUNTERSIGN_TOKEN": office.token,
         "OPENAI_AGENTS_DISABLE_TRACING": "1",
         "PYTHONPATH": str(ROOT),
     }
@@ -66,8 +66,8 @@ def test_an_example_asks_and_another_process_goes_on(
         return done.stdout
 
     assert run() == "opening\n"
-    [asked] = desk.asked()
-    sign(desk, desk.client.approval(str(asked.run.id)), edit(invoice="a", amount=8))
+    [asked] = office.asked()
+    sign(office, office.client.approval(str(asked.run.id)), edit(invoice="a", amount=8))
     said = run()
     assert said.startswith("approved\n")
     assert "paid 8" in said

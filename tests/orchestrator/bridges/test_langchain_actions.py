@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.bridges import Desk
+from tests.support.bridges import Office
 from tests.support.tool_calls import APPROVE, edit, sign
 
 pytest.importorskip("langchain", reason="the extra `langchain` is not installed")
@@ -20,28 +20,28 @@ def payer(request: pytest.FixtureRequest) -> Payer:
     return new
 
 
-def test_the_model_hears_of_an_edit(desk: Desk, payer: Payer) -> None:
-    asked = desk.client.ask(**payer.pause().question())
-    text = payer.go_on(sign(desk, asked, edit(invoice="a", amount=8), APPROVE))
+def test_the_model_hears_of_an_edit(office: Office, payer: Payer) -> None:
+    asked = office.client.ask(**payer.pause().question())
+    text = payer.go_on(sign(office, asked, edit(invoice="a", amount=8), APPROVE))
     assert "a human reviewer replaced this tool call" in text
     assert sorted(payer.shop.paid) == [("a", 8), ("b", 20)]
 
 
 def test_nobody_can_edit_what_the_middleware_would_not_edit(
-    desk: Desk, payer: Payer
+    office: Office, payer: Payer
 ) -> None:
     payer.allowed = ("approve", "reject")
-    asked = desk.client.ask(**payer.pause().question())
+    asked = office.client.ask(**payer.pause().question())
     assert asked.raw["items"][0]["schema"] == {"const": {"invoice": "a", "amount": 10}}
     with pytest.raises(InvalidValue):
-        sign(desk, asked, edit(invoice="a", amount=8), APPROVE)
-    payer.go_on(sign(desk, asked, APPROVE, APPROVE))
+        sign(office, asked, edit(invoice="a", amount=8), APPROVE)
+    payer.go_on(sign(office, asked, APPROVE, APPROVE))
     assert sorted(payer.shop.paid) == [("a", 10), ("b", 20)]
 
 
-def test_other_messages_in_the_thread_run_nothing(desk: Desk, payer: Payer) -> None:
-    asked = desk.client.ask(**payer.pause().question())
-    approval = sign(desk, asked, APPROVE, APPROVE)
+def test_other_messages_in_the_thread_run_nothing(office: Office, payer: Payer) -> None:
+    asked = office.client.ask(**payer.pause().question())
+    approval = sign(office, asked, APPROVE, APPROVE)
     message = payer.snapshot().values["messages"][-1]
     message.tool_calls[0]["args"] = {"invoice": "a", "amount": 9999}
     payer.graph().update_state(payer.config, {"messages": [message]}, as_node="model")

@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator import tokens
 from orchestrator.client import AsyncClient
-from tests.support.bridges import Desk
+from tests.support.bridges import Office
 from tests.support.processes import ROOT, environment
 
 mcp = pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
@@ -29,9 +29,9 @@ QUESTION = {"key": "INV-1", "title": "Pay INV-1", "items": [ITEM]}
 class Agent:
     """An agent of elsewhere. Each call is a session of its own, with a server of its own."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
-        self.token = desk.token
+    def __init__(self, office: Office) -> None:
+        self.office = office
+        self.token = office.token
         self.pages: list[str] = []
         self._pool = ThreadPoolExecutor(1)
 
@@ -45,7 +45,7 @@ class Agent:
             return ElicitResult(action="accept" if opens else "decline")
 
         async def session() -> Any:
-            async with AsyncClient(self.desk.url, token=self.token) as client:
+            async with AsyncClient(self.office.url, token=self.token) as client:
                 server = make_server(client, ["group:payers"])
                 callback = see if opens or mode == "legacy" else None
                 async with mcp.Client(
@@ -64,8 +64,8 @@ class Agent:
 
 
 @pytest.fixture
-def agent(desk: Desk) -> Iterator[Agent]:
-    agent = Agent(desk)
+def agent(office: Office) -> Iterator[Agent]:
+    agent = Agent(office)
     yield agent
     agent._pool.shutdown()
 
@@ -76,17 +76,17 @@ def content(answer: Any) -> Any:
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_an_agent_asks_and_reads_what_people_signed(
-    desk: Desk, agent: Agent, mode: str
+    office: Office, agent: Agent, mode: str
 ) -> None:
     asking = agent.ask(opens=True, mode=mode)
-    [asked] = desk.asked(1)
+    [asked] = office.asked(1)
     shown = content(asking.result())
-    assert agent.pages == [f"{desk.url}/reviews/{asked.run.id}/"]
+    assert agent.pages == [f"{office.url}/reviews/{asked.run.id}/"]
     assert shown["state"] == "open"
     assert shown["items"] == [
-        {"id": "inv-1", "verdict": "", "reason": "", "decisions": []}
+        {"id": "inv-1", "label": "inv-1", "verdict": "", "reason": "", "decisions": []}
     ]
-    desk.decide(asked, "edit", value={"amount": "9.00"}, reason="discount")
+    office.decide(asked, "edit", value={"amount": "9.00"}, reason="discount")
     settled = content(agent.call("status", approval="INV-1"))
     assert settled["state"] == "approved"
     assert settled["items"][0]["value"] == {"amount": "9.00"}
@@ -94,32 +94,32 @@ def test_an_agent_asks_and_reads_what_people_signed(
     assert decision["by"] == "rita"
     refused = agent.call("receipt", decision=decision["id"])
     assert "scope" in refused
-    agent.token = tokens.make_token(desk.reviewer, scopes=["read", "export"])
+    agent.token = tokens.make_token(office.reviewer, scopes=["read", "export"])
     file = content(agent.call("receipt", decision=decision["id"]))
     assert file["payloadType"]
 
 
 def test_a_question_is_asked_once_and_another_under_its_key_is_refused(
-    desk: Desk, agent: Agent
+    office: Office, agent: Agent
 ) -> None:
     asking = agent.ask()
-    [asked] = desk.asked(1)
+    [asked] = office.asked(1)
     assert agent.pages == []
     first = content(asking.result())
     assert content(agent.ask().result())["id"] == first["id"]
     dearer = [{**ITEM, "value": {"amount": "99.00"}}]
     assert "key_conflict" in agent.ask(items=dearer).result()
-    desk.decide(asked, "reject", reason="twice")
+    office.decide(asked, "reject", reason="twice")
     [item] = content(agent.call("status", approval="INV-1"))["items"]
     assert (item["verdict"], item["reason"]) == ("rejected", "twice")
     assert "value" not in item
     assert "unknown_thing" in agent.call("status", approval="INV-2")
 
 
-def test_the_program_has_three_tools_and_none_decides(desk: Desk) -> None:
+def test_the_program_has_three_tools_and_none_decides(office: Office) -> None:
     settings = {
-        "COUNTERSIGN_URL": desk.url,
-        "COUNTERSIGN_TOKEN": desk.token,
+        "COUNTERSIGN_URL": office.url,
+        "COUNTERSIGN_TOKEN": office.token,
         "COUNTERSIGN_REVIEWERS": "group:payers",
     }
     server = StdioServerParameters(

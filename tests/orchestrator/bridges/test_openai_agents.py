@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.client import KeyConflict
 from tests.support.agents import REVIEWERS, TWO, Calls
-from tests.support.bridges import Desk
+from tests.support.bridges import Office
 from tests.support.tool_calls import APPROVE, REJECT, edit, sign
 
 pytest.importorskip("agents", reason="the extra `openai-agents` is not installed")
@@ -22,26 +22,26 @@ pytestmark = pytest.mark.django_db(transaction=True)
 LIE: Calls = [("pay", {"invoice": "a", "amount": 9999}), TWO[1]]
 
 
-def test_other_arguments_under_the_same_ids_are_refused(desk: Desk) -> None:
-    desk.client.ask(**Payer().pause().question())
+def test_other_arguments_under_the_same_ids_are_refused(office: Office) -> None:
+    office.client.ask(**Payer().pause().question())
     liar = Payer(LIE).pause()
     with pytest.raises(KeyConflict):
-        desk.client.ask(**liar.question())
+        office.client.ask(**liar.question())
 
 
-def test_what_was_not_signed_never_runs(desk: Desk) -> None:
-    asked = desk.client.ask(**Payer().pause().question())
-    approval = sign(desk, asked, APPROVE, APPROVE)
+def test_what_was_not_signed_never_runs(office: Office) -> None:
+    asked = office.client.ask(**Payer().pause().question())
+    approval = sign(office, asked, APPROVE, APPROVE)
     liar = Payer(LIE).pause()
     with pytest.raises(NotSigned):
         liar.go_on(approval)
     assert liar.shop.paid == []
 
 
-def test_the_model_hears_of_an_edit(desk: Desk) -> None:
+def test_the_model_hears_of_an_edit(office: Office) -> None:
     payer = Payer(TWO[:1]).pause()
     approval = sign(
-        desk, desk.client.ask(**payer.question()), edit(invoice="a", amount=8)
+        office, office.client.ask(**payer.question()), edit(invoice="a", amount=8)
     )
     text = payer.go_on(approval)
     assert text == (
@@ -63,9 +63,9 @@ def test_a_state_that_somebody_else_approved_runs_nothing() -> None:
     assert payer.shop.paid == []
 
 
-def test_a_signature_runs_its_tool_once(desk: Desk) -> None:
+def test_a_signature_runs_its_tool_once(office: Office) -> None:
     payer = Payer().pause()
-    approval = sign(desk, desk.client.ask(**payer.question()), APPROVE, REJECT)
+    approval = sign(office, office.client.ask(**payer.question()), APPROVE, REJECT)
 
     async def go_on_twice() -> None:
         state, again = await payer.state(), await payer.state()
@@ -80,9 +80,9 @@ def test_a_signature_runs_its_tool_once(desk: Desk) -> None:
     assert payer.shop.paid == [("a", 10)]
 
 
-def test_a_state_that_changed_after_the_decision_runs_nothing(desk: Desk) -> None:
+def test_a_state_that_changed_after_the_decision_runs_nothing(office: Office) -> None:
     payer = Payer(TWO[:1]).pause()
-    approval = sign(desk, desk.client.ask(**payer.question()), APPROVE)
+    approval = sign(office, office.client.ask(**payer.question()), APPROVE)
     honest = payer.left
     payer.left = honest.replace(r"\"amount\": 10", r"\"amount\": 9999")
     assert payer.left != honest

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.client import KeyConflict
 from tests.support.agents import REVIEWERS, TWO
-from tests.support.bridges import Desk
+from tests.support.bridges import Office
 from tests.support.tool_calls import APPROVE, REJECT, sign
 
 pytest.importorskip("pydantic_ai", reason="the extra `pydantic-ai` is not installed")
@@ -34,16 +34,16 @@ LIES: dict[str, Any] = {
 }
 
 
-def test_other_arguments_under_the_same_ids_are_refused(desk: Desk) -> None:
-    desk.client.ask(**Payer().pause().question())
+def test_other_arguments_under_the_same_ids_are_refused(office: Office) -> None:
+    office.client.ask(**Payer().pause().question())
     liar = Payer(LIES["an amount"]).pause()
     with pytest.raises(KeyConflict):
-        desk.client.ask(**liar.question())
+        office.client.ask(**liar.question())
 
 
-def test_what_was_not_signed_never_runs(desk: Desk) -> None:
-    asked = desk.client.ask(**Payer().pause().question())
-    approval = sign(desk, asked, APPROVE, APPROVE)
+def test_what_was_not_signed_never_runs(office: Office) -> None:
+    asked = office.client.ask(**Payer().pause().question())
+    approval = sign(office, asked, APPROVE, APPROVE)
     for lie in LIES.values():
         liar = Payer(lie).pause()
         with pytest.raises(NotSigned):
@@ -51,9 +51,9 @@ def test_what_was_not_signed_never_runs(desk: Desk) -> None:
         assert liar.shop.paid == []
 
 
-def test_messages_that_lie_about_the_requests_run_nothing(desk: Desk) -> None:
+def test_messages_that_lie_about_the_requests_run_nothing(office: Office) -> None:
     payer = Payer().pause()
-    approval = sign(desk, desk.client.ask(**payer.question()), APPROVE, APPROVE)
+    approval = sign(office, office.client.ask(**payer.question()), APPROVE, APPROVE)
     messages, requests = payer.left
     payer.left = messages.replace(b'"amount":10', b'"amount":9999'), requests
     assert payer.left[0] != messages
@@ -62,9 +62,9 @@ def test_messages_that_lie_about_the_requests_run_nothing(desk: Desk) -> None:
     assert payer.shop.paid == []
 
 
-def test_requests_that_lie_change_nothing_of_what_runs(desk: Desk) -> None:
+def test_requests_that_lie_change_nothing_of_what_runs(office: Office) -> None:
     payer = Payer().pause()
-    approval = sign(desk, desk.client.ask(**payer.question()), APPROVE, REJECT)
+    approval = sign(office, office.client.ask(**payer.question()), APPROVE, REJECT)
     messages, requests = payer.left
     payer.left = messages, requests.replace(b'"amount":10', b'"amount":9999')
     assert payer.left[1] != requests
@@ -72,9 +72,9 @@ def test_requests_that_lie_change_nothing_of_what_runs(desk: Desk) -> None:
     assert payer.shop.paid == [("a", 10)]
 
 
-def test_the_outcome_of_what_was_approved_can_be_reported(desk: Desk) -> None:
+def test_the_outcome_of_what_was_approved_can_be_reported(office: Office) -> None:
     payer = Payer().pause()
-    approval = sign(desk, desk.client.ask(**payer.question()), APPROVE, REJECT)
+    approval = sign(office, office.client.ask(**payer.question()), APPROVE, REJECT)
     payer.go_on(approval)
     assert outcomes(payer.messages, approval) == {"call-1": ("done", "")}
 

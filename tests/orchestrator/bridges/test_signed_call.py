@@ -16,7 +16,7 @@ from orchestrator.bridges.signed_call import (
 )
 from orchestrator.client import KeyConflict
 from orchestrator.engine import NotDone
-from tests.support.bridges import Desk
+from tests.support.bridges import Office
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ASKED_OF: Any = {"reviewers": ["group:payers"]}
@@ -30,15 +30,15 @@ def pay(invoice: str, amount: Decimal, currency: str = "EUR") -> tuple[str, Any,
     return invoice, amount, currency
 
 
-def _signed(desk: Desk, call: SignedCall, invoice: str) -> Any:
+def _signed(office: Office, call: SignedCall, invoice: str) -> Any:
     call.ask("K-1", invoice, amount=Decimal("10.00"))
-    [asked] = desk.asked(1)
-    desk.decide(asked, "approve")
-    return desk.client.approval("K-1")
+    [asked] = office.asked(1)
+    office.decide(asked, "approve")
+    return office.client.approval("K-1")
 
 
-def _outcome(desk: Desk) -> Any:
-    [approval] = desk.asked(1)
+def _outcome(office: Office) -> Any:
+    [approval] = office.asked(1)
     [item] = approval.items
     return None if item.outcome is None else (item.outcome.result, item.outcome.detail)
 
@@ -59,17 +59,17 @@ def test_keys_are_keys_of_runs_and_no_two_calls_share_one() -> None:
 
 
 def test_a_question_has_the_arguments_with_their_defaults_and_a_form(
-    desk: Desk,
+    office: Office,
 ) -> None:
     call = SignedCall(
-        desk.client,
+        office.client,
         pay,
         reviewers=["group:payers"],
         title=lambda arguments: f"Pay {arguments['invoice']}",
         facts=[{"label": "Total", "value": "10.00"}],
     )
     call.ask("K-1", "INV-1", amount=Decimal("10.00"))
-    [asked] = desk.asked(1)
+    [asked] = office.asked(1)
     [item] = asked.items
     assert asked.question["title"] == "Pay INV-1"
     assert asked.question["facts"] == [{"label": "Total", "value": "10.00"}]
@@ -78,38 +78,38 @@ def test_a_question_has_the_arguments_with_their_defaults_and_a_form(
     assert set(item.schema["properties"]) == {"invoice", "amount", "currency"}
 
 
-def test_the_same_key_with_other_arguments_is_refused(desk: Desk) -> None:
-    call = SignedCall(desk.client, pay, **ASKED_OF)
+def test_the_same_key_with_other_arguments_is_refused(office: Office) -> None:
+    call = SignedCall(office.client, pay, **ASKED_OF)
     first = call.ask("K-1", "INV-1", "10.00")
     assert call.ask("K-1", invoice="INV-1", amount=Decimal("10.00")).id == first.id
     with pytest.raises(KeyConflict):
         call.ask("K-1", "INV-1", "99.00")
 
 
-def test_what_is_not_approved_has_no_arguments(desk: Desk) -> None:
-    call = SignedCall(desk.client, pay, **ASKED_OF)
+def test_what_is_not_approved_has_no_arguments(office: Office) -> None:
+    call = SignedCall(office.client, pay, **ASKED_OF)
     for key, verdict, reason in (("K-1", "approve", ""), ("K-2", "reject", "twice")):
         call.ask(key, "INV-1", "10.00")
         with pytest.raises(Rejected, match="open"):
-            signed_arguments(desk.client.approval(key))
-        desk.decide(desk.asked()[-1], verdict, reason=reason)
+            signed_arguments(office.client.approval(key))
+        office.decide(office.asked()[-1], verdict, reason=reason)
     call.ask("K-3", "INV-1", "10.00")
     asking.cancel("K-3", reason="over")
-    assert signed_arguments(desk.client.approval("K-1"))["amount"] == "10.00"
+    assert signed_arguments(office.client.approval("K-1"))["amount"] == "10.00"
     with pytest.raises(Rejected, match="twice"):
-        signed_arguments(desk.client.approval("K-2"))
+        signed_arguments(office.client.approval("K-2"))
     with pytest.raises(Rejected, match="cancelled"):
-        signed_arguments(desk.client.approval("K-3"))
+        signed_arguments(office.client.approval("K-3"))
 
 
-def test_what_came_of_a_call_is_reported(desk: Desk) -> None:
-    call = SignedCall(desk.client, pay, **ASKED_OF)
-    approval = _signed(desk, call, "INV-1")
+def test_what_came_of_a_call_is_reported(office: Office) -> None:
+    call = SignedCall(office.client, pay, **ASKED_OF)
+    approval = _signed(office, call, "INV-1")
     done = call.run(approval.id, signed_arguments(approval))
     assert done == ("INV-1", Decimal("10.00"), "EUR")
-    assert _outcome(desk) == ("done", "")
+    assert _outcome(office) == ("done", "")
     assert not is_done(approval)
-    assert is_done(desk.client.approval("K-1"))
+    assert is_done(office.client.approval("K-1"))
 
 
 @pytest.mark.parametrize(
@@ -120,27 +120,29 @@ def test_what_came_of_a_call_is_reported(desk: Desk) -> None:
     ],
 )
 def test_a_call_that_raises_is_reported_without_its_secrets(
-    desk: Desk, invoice: str, error: type[Exception], outcome: Any
+    office: Office, invoice: str, error: type[Exception], outcome: Any
 ) -> None:
-    call = SignedCall(desk.client, pay, **ASKED_OF)
-    approval = _signed(desk, call, invoice)
+    call = SignedCall(office.client, pay, **ASKED_OF)
+    approval = _signed(office, call, invoice)
     with pytest.raises(error):
         call.run(approval.id, signed_arguments(approval))
-    assert _outcome(desk) == outcome
+    assert _outcome(office) == outcome
 
 
-def test_what_came_of_a_call_is_not_reported_where_nobody_wants_it(desk: Desk) -> None:
-    call = SignedCall(desk.client, pay, reports=False, **ASKED_OF)
-    approval = _signed(desk, call, "INV-1")
+def test_what_came_of_a_call_is_not_reported_where_nobody_wants_it(
+    office: Office,
+) -> None:
+    call = SignedCall(office.client, pay, reports=False, **ASKED_OF)
+    approval = _signed(office, call, "INV-1")
     call.run(approval.id, signed_arguments(approval))
-    assert _outcome(desk) is None
+    assert _outcome(office) is None
 
 
 def test_a_report_that_fails_does_not_undo_the_call(
-    desk: Desk, caplog: pytest.LogCaptureFixture
+    office: Office, caplog: pytest.LogCaptureFixture
 ) -> None:
-    asking_call = SignedCall(desk.client, pay, **ASKED_OF)
-    approval = _signed(desk, asking_call, "INV-1")
-    call = SignedCall(desk.client_that_loses(1), pay, **ASKED_OF)
+    asking_call = SignedCall(office.client, pay, **ASKED_OF)
+    approval = _signed(office, asking_call, "INV-1")
+    call = SignedCall(office.client_that_loses(1), pay, **ASKED_OF)
     assert call.run(approval.id, signed_arguments(approval))[0] == "INV-1"
     assert "its outcome is not reported" in caplog.text

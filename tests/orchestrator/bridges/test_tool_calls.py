@@ -11,7 +11,7 @@ from orchestrator import asking
 from orchestrator.bridges.tool_calls import NotSigned, ToolCall, key_of
 from orchestrator.client import Unreachable
 from tests.support.agents import Payer
-from tests.support.bridges import Desk
+from tests.support.bridges import Office
 from tests.support.tool_calls import APPROVE, REJECT, edit, sign
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -38,21 +38,21 @@ def new_payer(request: pytest.FixtureRequest) -> type[Payer]:
 
 
 def test_what_was_approved_runs_once_after_a_restart(
-    desk: Desk, new_payer: type[Payer]
+    office: Office, new_payer: type[Payer]
 ) -> None:
     payer = new_payer().pause()
-    asked = desk.client.ask(**payer.restarted().question())
-    approval = sign(desk, asked, APPROVE, APPROVE)
+    asked = office.client.ask(**payer.restarted().question())
+    approval = sign(office, asked, APPROVE, APPROVE)
     assert payer.restarted().go_on(approval) == "paid 10; paid 20"
     assert sorted(payer.shop.paid) == [("a", 10), ("b", 20)]
 
 
 def test_an_edit_runs_as_it_was_signed_and_a_rejection_says_why(
-    desk: Desk, new_payer: type[Payer]
+    office: Office, new_payer: type[Payer]
 ) -> None:
     payer = new_payer().pause()
-    asked = desk.client.ask(**payer.question())
-    approval = sign(desk, asked, edit(invoice="a", amount=8), REJECT)
+    asked = office.client.ask(**payer.question())
+    approval = sign(office, asked, edit(invoice="a", amount=8), REJECT)
     text = payer.restarted().go_on(approval)
     assert payer.shop.paid == [("a", 8)]
     assert "paid 8" in text
@@ -60,35 +60,35 @@ def test_an_edit_runs_as_it_was_signed_and_a_rejection_says_why(
 
 
 def test_who_loses_the_answer_and_asks_again_asks_once(
-    desk: Desk, new_payer: type[Payer]
+    office: Office, new_payer: type[Payer]
 ) -> None:
     payer = new_payer().pause()
     with pytest.raises(Unreachable):
-        desk.client_that_loses(1).ask(**payer.question())
-    first = desk.client.ask(**payer.restarted().question())
-    assert desk.client.ask(**payer.question()).id == first.id
-    assert len(desk.asked()) == 1
+        office.client_that_loses(1).ask(**payer.question())
+    first = office.client.ask(**payer.restarted().question())
+    assert office.client.ask(**payer.question()).id == first.id
+    assert len(office.asked()) == 1
 
 
 def test_nothing_runs_before_people_have_decided(
-    desk: Desk, new_payer: type[Payer]
+    office: Office, new_payer: type[Payer]
 ) -> None:
     payer = new_payer().pause()
-    asked = desk.client.ask(**payer.question())
+    asked = office.client.ask(**payer.question())
     with pytest.raises(NotSigned, match="not decided"):
         payer.go_on(asked)
     assert payer.shop.paid == []
     asking.cancel(asked.id, reason="no longer needed")
     with pytest.raises(NotSigned, match="cancelled"):
-        payer.go_on(desk.client.approval(asked.id))
+        payer.go_on(office.client.approval(asked.id))
     assert payer.shop.paid == []
 
 
 def test_the_approval_of_another_run_does_not_count(
-    desk: Desk, new_payer: type[Payer]
+    office: Office, new_payer: type[Payer]
 ) -> None:
-    asked = desk.client.ask(**new_payer(run="r-1").pause().question())
-    approval = sign(desk, asked, APPROVE, APPROVE)
+    asked = office.client.ask(**new_payer(run="r-1").pause().question())
+    approval = sign(office, asked, APPROVE, APPROVE)
     other = new_payer(run="r-2").pause()
     with pytest.raises(NotSigned):
         other.go_on(approval)
@@ -96,9 +96,9 @@ def test_the_approval_of_another_run_does_not_count(
 
 
 def test_people_see_each_call_with_the_form_of_its_tool(
-    desk: Desk, new_payer: type[Payer]
+    office: Office, new_payer: type[Payer]
 ) -> None:
-    asked = desk.client.ask(**new_payer().pause().question())
+    asked = office.client.ask(**new_payer().pause().question())
     [first, second] = asked.raw["items"]
     assert (first["label"], first["effect"]) == ("pay", "external")
     assert first["schema"]["properties"]["amount"]["type"] == "integer"
@@ -106,16 +106,16 @@ def test_people_see_each_call_with_the_form_of_its_tool(
     assert asked.title == "r-1: pay"
 
 
-def test_agents_of_all_libraries_wait_in_one_inbox(desk: Desk) -> None:
+def test_agents_of_all_libraries_wait_in_one_inbox(office: Office) -> None:
     payers = [payer_of(name)(run=name).pause() for name in LIBRARIES]
-    asked = [desk.client.ask(**payer.question()) for payer in payers]
-    desk.asked(len(payers))
-    assert len(inbox.waiting_for(desk.reviewer)) == len(payers)
+    asked = [office.client.ask(**payer.question()) for payer in payers]
+    office.asked(len(payers))
+    assert len(inbox.waiting_for(office.reviewer)) == len(payers)
     for payer, approval in zip(payers, asked, strict=True):
-        signed = sign(desk, approval, REJECT, edit(invoice="b", amount=1))
+        signed = sign(office, approval, REJECT, edit(invoice="b", amount=1))
         payer.restarted().go_on(signed)
         assert payer.shop.paid == [("b", 1)]
-    assert len(inbox.waiting_for(desk.reviewer)) == 0
+    assert len(inbox.waiting_for(office.reviewer)) == 0
 
 
 def test_no_two_runs_have_one_key() -> None:
