@@ -23,6 +23,7 @@ from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.verification.removed_history import RemovedStretches, removed_history
 from orchestrator.engine.errors import TamperedRow
+from orchestrator.engine.graphs.auto import window_by
 
 
 def export_receipt(decision_id: UUID | str, *, by: Any = None) -> bytes:
@@ -128,6 +129,10 @@ def _write(
     decision: Decision, run: Run, seen: PendingWrite | None, hidden: bool
 ) -> dict[str, Any]:
     signed = _revision(decision, run, revision=decision.revision)
+    signed_json = _revision_json(signed, hidden)
+    if signed is not None and signed_json is not None and _had_window(decision):
+        # From then on nobody but people signed it, until its window was over.
+        signed_json["staged_at"] = signed.staged_at.isoformat()
     return {
         "id": str(decision.write),
         "task": decision.task,
@@ -138,8 +143,16 @@ def _write(
         "proposed_value": _value(decision, "proposed_value", hidden),
         "final_value": _value(decision, "final_value", hidden),
         "seen": _revision_json(seen, hidden),
-        "signed": _revision_json(signed, hidden),
+        "signed": signed_json,
     }
+
+
+def _had_window(decision: Decision) -> bool:
+    """Return whether a policy signed after a window in which only people did."""
+    request = decision.request
+    if request is None or decision.verdict != "approve" or not decision.by_policy:
+        return False
+    return window_by(request.policy) is not None
 
 
 def _revision(decision: Decision, run: Run, **which: Any) -> PendingWrite | None:

@@ -1206,8 +1206,8 @@ class Notice(models.Model):
 class Envelope(models.TextChoices):
     """The forms of a message."""
 
-    STANDARD = "standard", "Standard Webhooks: type, timestamp and data"
-    CLOUDEVENTS = "cloudevents", "CloudEvents 1.0, as JSON"
+    STANDARD = "standard", "Standard Webhooks"
+    CLOUDEVENTS = "cloudevents", "CloudEvents 1.0"
 
 
 class Webhook(Sealed):

@@ -44,7 +44,9 @@ v1 = [
     path("runs/<str:run>/align/", mount(comparisons.RunAlign), name="run-align"),
     path("runs/<str:run>/export/", mount(bundles.RunExport), name="run-export"),
     path("approvals/", mount(asked.Approvals), name="approvals"),
-    path("approvals/<str:run>/", mount(approval_stream.OneApproval), name="approval"),
+    path(
+        "approvals/<str:run>/", mount(approval_stream.AwaitedApproval), name="approval"
+    ),
     path(
         "approvals/<str:run>/stream/",
         mount(approval_stream.ApprovalStream),

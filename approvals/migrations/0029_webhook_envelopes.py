@@ -13,7 +13,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='webhook',
             name='envelope',
-            field=models.CharField(choices=[('standard', 'Standard Webhooks: type, timestamp and data'), ('cloudevents', 'CloudEvents 1.0, as JSON')], db_default='standard', default='standard', max_length=20),
+            field=models.CharField(choices=[('standard', 'Standard Webhooks'), ('cloudevents', 'CloudEvents 1.0')], db_default='standard', default='standard', max_length=20),
         ),
         migrations.AddField(
             model_name='webhook',

@@ -2,7 +2,8 @@
 elsewhere, and say what came of it. Reads only.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -28,7 +29,7 @@ LETS_ACT = (APPROVED, PARTIAL)
 
 
 @frozen
-class Report:
+class OutcomeReport:
     """The newest report about one write. `detail` is empty where it was erased."""
 
     write: UUID
@@ -54,20 +55,22 @@ class ListedReports:
     at: datetime | None = None
     awaited: int = 0
 
-    def add(self, write: UUID, result: str) -> None:
+    def add(self, about: ReportedOn, seq: int, at: datetime) -> None:
         """Count the newest report about a write."""
-        self.counts[result] = self.counts.get(result, 0) + 1
-        if result != DONE:
-            self.bad.append(write)
+        self.counts[about.result] = self.counts.get(about.result, 0) + 1
+        self.lines[about.write] = seq
+        self.at = max(at, self.at or at)
+        if about.result != DONE:
+            self.bad.append(about.write)
 
 
-def reports_on(request: ApprovalRequest) -> dict[UUID, Report]:
+def reports_on(request: ApprovalRequest) -> dict[UUID, OutcomeReport]:
     """Return the newest report about each write of a request, by write. One query.
 
     Raises `TamperedRow` and `WrongKey`. The request has its run.
     """
     protection = protection_of(request.run)
-    reports: dict[UUID, Report] = {}
+    reports: dict[UUID, OutcomeReport] = {}
     lines = RunEvent.objects.filter(run=request.run_id, type=REPORTED).order_by("seq")
     for line in lines:
         if not line.task.startswith(str(request.id)):
@@ -76,7 +79,7 @@ def reports_on(request: ApprovalRequest) -> dict[UUID, Report]:
         facts = required_facts(line)
         write = UUID(facts["write"])
         detail = facts["detail"] if isinstance(facts["detail"], str) else ""
-        reports[write] = Report(
+        reports[write] = OutcomeReport(
             write, facts["result"], detail, facts["hash"], line.at, line.actor
         )
     return reports
@@ -86,30 +89,39 @@ def listed_reports(
     requests: Sequence[ApprovalRequest],
 ) -> Mapping[UUID, ListedReports]:
     """Return what was reported of these requests, by request; without those of which
-    nothing was, and nothing is awaited. One query of columns, none unless somebody asked
-    them with no graph.
+    nothing was, and nothing is awaited. One query of columns, none unless people were
+    asked with no graph.
     """
-    asked = {row.id: row for row in requests if _may_be_acted_on(row)}
-    if not asked:
+    by_id = {row.id: row for row in requests if _may_be_acted_on(row)}
+    if not by_id:
         return {}
-    listed = {id: ListedReports() for id in asked}
-    newest: dict[tuple[UUID, UUID], str] = {}
+    listed = {id: ListedReports() for id in by_id}
+    for about, seq, at in _newest_lines(by_id.values()):
+        if about.request in listed:
+            listed[about.request].add(about, seq, at)
+    for id, request in by_id.items():
+        listed[id].awaited = _awaited(request, len(listed[id].lines))
+        if not listed[id].counts and not listed[id].awaited:
+            del listed[id]
+    return listed
+
+
+def _newest_lines(
+    requests: Iterable[ApprovalRequest],
+) -> list[tuple[ReportedOn, int, datetime]]:
+    """Return the newest line about each write of the runs of these requests, with its
+    number and time. One query of columns.
+    """
     lines = RunEvent.objects.filter(
-        run__in={row.run_id for row in asked.values()}, type=REPORTED
+        run__in={request.run_id for request in requests}, type=REPORTED
     )
+    newest: dict[tuple[UUID, UUID], tuple[ReportedOn, int, datetime]] = {}
     for seq, task, at in lines.order_by("seq").values_list("seq", "task", "at"):
-        about = _parsed(task)
-        if about is None or about.request not in listed:
-            continue
-        newest[about.request, about.write] = about.result
-        of_request = listed[about.request]
-        of_request.lines[about.write] = seq
-        of_request.at = at
-    for (request, write), result in newest.items():
-        listed[request].add(write, result)
-    for id, row in listed.items():
-        row.awaited = _awaited(asked[id], len(row.lines))
-    return {id: row for id, row in listed.items() if row.counts or row.awaited}
+        # A list shows what can be read; what is tampered with is for who opens it.
+        with suppress(ValueError):
+            about = ReportedOn.parse(task)
+            newest[about.request, about.write] = (about, seq, at)
+    return list(newest.values())
 
 
 def _awaited(request: ApprovalRequest, reported: int) -> int:
@@ -126,16 +138,8 @@ def _may_be_acted_on(request: ApprovalRequest) -> bool:
     return request.graph == ASKING and is_decided
 
 
-def _parsed(task: str) -> ReportedOn | None:
-    # A list shows what verifies, and what a tampered row says is for who opens it.
-    try:
-        return ReportedOn.parse(task)
-    except ValueError:
-        return None
-
-
 def failures_in_words(request: ApprovalRequest, listed: ListedReports) -> str:
-    """Return what was said of the first writes that failed, or whose outcome is unknown,
+    """Return the details of the first writes that failed, or whose outcome is unknown,
     each with its label where the request has several. Two queries, none if all is well.
     """
     if not listed.bad:
@@ -146,11 +150,11 @@ def failures_in_words(request: ApprovalRequest, listed: ListedReports) -> str:
         return "what was reported cannot be read"
     first = [write for write in listed.bad if write in by_write][:MOST_FAILURES]
     labels = _labels(request, first) if request.writes > 1 else {}
-    said: list[str] = []
+    sentences: list[str] = []
     for write in first:
         parts = [labels.get(write, ""), by_write[write].detail]
-        said.append(": ".join(filter(None, parts)))
-    return "; ".join(filter(None, said))
+        sentences.append(": ".join(filter(None, parts)))
+    return "; ".join(filter(None, sentences))
 
 
 def _labels(request: ApprovalRequest, writes: Sequence[UUID]) -> dict[UUID, str]:

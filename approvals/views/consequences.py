@@ -114,17 +114,26 @@ def _parts(
         following = lines_after(
             compiled, request.node, outcome, (), ahead, renews=renews
         )
-        lines = following or [NOTHING_FOLLOWS]
-        if asks_for_caller(compiled, request.node):
-            parts.append(OutcomePart(outcome, WHEN[outcome], following))
-            continue
-        # An approved call is what follows: nothing is written into the run before.
-        if not renews and not _calls(compiled, request.node):
-            lines = [_first_line(outcome, single=request.writes == 1), *lines]
-        elif outcome == "rejected" and request.node in compiled.nodes:
-            lines = [_not_called(compiled.nodes[request.node]), *lines]
+        lines = [*_first_lines(compiled, request, outcome, renews=renews)]
+        lines += following or [NOTHING_FOLLOWS]
         parts.append(OutcomePart(outcome, WHEN[outcome], lines))
     return parts
+
+
+def _first_lines(
+    compiled: Compiled, request: ApprovalRequest, outcome: str, *, renews: bool
+) -> list[Line]:
+    """Return the line on the writes, or on the call, themselves; none of what a caller
+    acts on.
+    """
+    if asks_for_caller(compiled, request.node):
+        return []
+    # An approved call is what follows: nothing is written into the run before.
+    if not renews and not _calls(compiled, request.node):
+        return [_first_line(outcome, single=request.writes == 1)]
+    if outcome == "rejected" and request.node in compiled.nodes:
+        return [_not_called(compiled.nodes[request.node])]
+    return []
 
 
 def _calls(compiled: Compiled, node: str) -> bool:
@@ -210,10 +219,7 @@ def lines_after(
         return _lines_after_patch(compiled, outcome, fates, ahead)
     if asks_for_caller(compiled, node):
         return [OF_CALLER[outcome]]
-    starts = []
-    for edge in compiled.edges:
-        if edge.source == node and takes(edge, way_of(outcome)):
-            starts.append((edge, _is_sure(edge)))
+    starts = _edges_taken(compiled, node, outcome)
     waits = _waits(compiled, node, renews=renews)
     if outcome == SKIPPED:
         following = _lines_ahead(compiled, starts, (), ahead)
@@ -227,6 +233,15 @@ def lines_after(
     if lines and ahead.patches:
         return [BEHIND_PATCH, *lines]
     return lines
+
+
+def _edges_taken(
+    compiled: Compiled, node: str, outcome: str
+) -> list[tuple[Edge, bool]]:
+    """Return the edges that this outcome takes, each with whether it is surely taken."""
+    way = way_of(outcome)
+    leaving = [edge for edge in compiled.edges if edge.source == node]
+    return [(edge, _is_sure(edge)) for edge in leaving if takes(edge, way)]
 
 
 def _waits(compiled: Compiled, node: str, *, renews: bool) -> bool:

@@ -140,12 +140,8 @@ def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
     lines = _lines(receipt, start) if sees_run else _verdicts(receipt, start)
     _add_decisions(lines, receipt)
     askings = _requests_of(receipt, run)
-    if sees_run and any(request.quorum > 1 for request in askings):
-        _add_earlier_signatures(lines, receipt)
     if sees_run:
-        reported = reported_on(askings)
-        for line in lines:
-            line.reported = reported.get(UUID(line.write))
+        _add_what_followed(lines, askings, receipt)
 
     results = [line["result"] for line in receipt.lines]
     came_back = "came_back" in results
@@ -221,6 +217,17 @@ def _add_earlier_signatures(lines: Sequence[SignedWrite], receipt: Receipt) -> N
             signed[str(decision.write)][decision.by_id] = words
     for line in lines:
         line.before = list(signed[line.write].values())
+
+
+def _add_what_followed(
+    lines: Sequence[SignedWrite], requests: Sequence[ApprovalRequest], receipt: Receipt
+) -> None:
+    """Add to each line who had signed before, and what whoever asked reported of it."""
+    if any(request.quorum > 1 for request in requests):
+        _add_earlier_signatures(lines, receipt)
+    reported = reported_on(requests)
+    for line in lines:
+        line.reported = reported.get(UUID(line.write))
 
 
 def _signer_in_words(decision: Decision) -> str:

@@ -1,4 +1,4 @@
-"""What whoever asked with no graph reported of a write, in words for a reader."""
+"""Reports of whoever asked with no graph, in words for a reader."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from approvals.models import ApprovalRequest
-from approvals.results.reports import DECIDED, Report, reports_on
+from approvals.results.reports import DECIDED, OutcomeReport, reports_on
 from approvals.views.inbox import time_of
 from checkpoints.core.outcome_lines import DONE, FAILED, UNKNOWN
 from orchestrator.engine.errors import UNREADABLE
@@ -41,7 +41,9 @@ def reported_on(requests: Iterable[ApprovalRequest]) -> dict[UUID, Reported]:
     return reported
 
 
-def _in_words(report: Report) -> Reported:
+def _in_words(report: OutcomeReport) -> Reported:
     end = f": {report.detail}" if report.detail else "."
-    said = f"The caller reported at {time_of(report.at)} that {_SAID[report.result]}"
-    return Reported(f"{said}{end}", is_bad=report.result != DONE)
+    beginning = (
+        f"The caller reported at {time_of(report.at)} that {_SAID[report.result]}"
+    )
+    return Reported(f"{beginning}{end}", is_bad=report.result != DONE)

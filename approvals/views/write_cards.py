@@ -347,11 +347,7 @@ def question(
             slip.needs = _needs_in_words(state, row, numbers)
             slip.withdrawn = request.status == RequestStatus.WITHDRAWN
             slip.before = [_signed(decision) for decision in line.before_of(row)]
-            effect = effect_of_write(compiled, row.node, row.channel, line.ahead)
-            slip.effect = with_named(effect, slip.named_effect)
-            # No node follows that an item could be of, so its own effect is all of it.
-            if slip.of_item and slip.named_effect:
-                slip.effect = replace(slip.effect, effect=slip.named_effect)
+            slip.effect = _effect_of(slip, compiled, line)
             slips.append(slip)
         # A review of many has a line for each write, drawn whole or not.
         if drawn is not None:
@@ -366,9 +362,7 @@ def question(
                     viewer=viewer,
                 )
             )
-    reported = reported_on([request])
-    for slip in slips:
-        slip.reported = reported.get(slip.row.write)
+    _add_reports(slips, request)
     # Similar writes can be decided as one.
     groups, apart = grouped(lines)
 
@@ -738,6 +732,24 @@ def _needs_in_words(
 
 def _declares_channel(compiled: Compiled | None, row: PendingWrite) -> bool:
     return compiled is not None and compiled.has_channel(row.node, row.channel)
+
+
+def _add_reports(slips: Iterable[WriteCard], request: ApprovalRequest) -> None:
+    """Add to each slip what whoever asked reported of it."""
+    reported = reported_on([request])
+    for slip in slips:
+        slip.reported = reported.get(slip.row.write)
+
+
+def _effect_of(
+    slip: WriteCard, compiled: Compiled | None, line: DepartedLine
+) -> WriteEffect:
+    effect = effect_of_write(compiled, slip.row.node, slip.row.channel, line.ahead)
+    effect = with_named(effect, slip.named_effect)
+    # No node follows that an item could be of, so its own effect is all of it.
+    if slip.of_item and slip.named_effect:
+        return replace(effect, effect=slip.named_effect)
+    return effect
 
 
 def is_item(request: ApprovalRequest) -> bool:

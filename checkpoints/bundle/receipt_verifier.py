@@ -5,6 +5,7 @@ those that were signed.
 """
 
 import base64
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from checkpoints.bundle.envelope import authenticated_bytes
 from checkpoints.bundle.verifier import (
+    POLICIES,
     WITHOUT_FINAL,
     Bad,
     Verdict,
@@ -38,6 +40,7 @@ UNKNOWN_AMOUNT = (
     "no passkey signed it, and without its amount nobody can say whether the gate asked"
     " for one"
 )
+UNKNOWN_WINDOW = "it does not say when the window began before which no policy signs"
 NOBODY = ("", "the deadline", "the veto")
 """Who decided where no person did."""
 _VALUES = ("old_value", "proposed_value", "final_value")
@@ -57,6 +60,7 @@ def verify_receipt(
         _require_values(receipt)
         _require_passkey(receipt, passkey)
         reservations = [*_uncompared(receipt), _missing_passkey(receipt)]
+        reservations.append(_uncompared_window(receipt))
     except Bad as error:
         return Verdict(False, 0, error.args[1])
     except Exception as error:
@@ -256,6 +260,27 @@ def _missing_passkey(receipt: dict[str, Any]) -> str:
         return UNKNOWN_AMOUNT
     if confirmation_needed(policy, write["channel"], values):
         raise Bad(0, NO_PASSKEY)
+    return ""
+
+
+def _uncompared_window(receipt: dict[str, Any]) -> str:
+    """Return what cannot be said about the window of what a policy signed, else empty.
+    Raises `Bad` if it was signed before its window was over.
+    """
+    decision = receipt["decision"]
+    request = receipt["request"]
+    if request is None or decision["verdict"] != "approve":
+        return ""
+    window = request["policy"].get("auto_after")
+    staged_at = receipt["write"]["signed"].get("staged_at")
+    if window is None:
+        return ""
+    if staged_at is None:
+        # Of a person it says nothing: people need not wait.
+        return UNKNOWN_WINDOW if decision["by"].startswith(POLICIES) else ""
+    waited = datetime.fromisoformat(decision["at"]) - datetime.fromisoformat(staged_at)
+    is_over = waited.total_seconds() >= window
+    _require(is_over, "a policy signed it before its window was over")
     return ""
 
 

@@ -16,6 +16,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -63,6 +64,9 @@ ONCE = ("manifest", "run", "counts", "signature")
 DECISIONS = {"decision_signed": False, "approval_not_needed": True}
 # Verdicts that let nothing happen.
 WITHOUT_FINAL = ("reject", "skip", "veto", "no_auto")
+VETO_ANSWERS = ("veto", "no_veto")
+# How the names begin under which policies sign; a person's decision has a receipt.
+POLICIES = ("the policy of ", "policy ")
 # Events whose facts are compared with other rows.
 READABLE = ("run_started", "checkpoint_noted", "erased")
 
@@ -240,6 +244,12 @@ class Contents:
         self.requests: dict[str, bool] = {}  # -> whether each decision needs a passkey
         self.unanswered: set[str] = set()  # hashes of revisions without an answer
         self.skippable: set[str] = set()  # requests whose gates let people skip
+        # Request -> the seconds before which no policy signs a revision in it.
+        self.windows: Row = {}
+        # Requests that were applied as approved, and that a veto had to let pass.
+        self.let_pass: set[str] = set()
+        self.vetoes: Row = {}  # request and write -> the last answer: number, verdict
+        self.staged: Row = {}  # write -> number of a revision -> when it was staged
         # Receipt that a passkey signed -> the document, and why it does not hold.
         self.assertions: dict[str, tuple[Row, str]] = {}
         # Write -> hash of a revision -> number of the revision, hash of its value.
@@ -404,6 +414,7 @@ class Contents:
             value_hash = digest(row.value)
         revisions = self.revisions.setdefault(row.write, {})
         revisions[row.hash] = (row.revision, value_hash)
+        self.staged.setdefault(row.write, {})[row.revision] = row.staged_at
         if not self.encrypted and "shown" not in self.erased:
             self._note_question(row)
 
@@ -432,6 +443,12 @@ class Contents:
         self.requests[row.id] = is_needed
         if policy.get("skip"):
             self.skippable.add(row.id)
+        if "auto_after" in policy:
+            self.windows[row.id] = policy["auto_after"]
+        is_applied = (row.status, row.outcome) == ("applied", "approved")
+        # Nothing of a patch is applied that another of its gates rejected.
+        if is_applied and "veto" in policy and row.node != "$patch":
+            self.let_pass.add(row.id)
 
     def check_receipt(self, row: Fields) -> None:
         assertion = row.get("assertion")
@@ -452,6 +469,26 @@ class Contents:
         if not nobody_asked:
             self._require_decided_revision(row)
             self._require_passkey(row)
+            self._require_window(row)
+            self._note_veto(row)
+
+    def _require_window(self, row: Fields) -> None:
+        """Require that a policy signed only after the window of the revision."""
+        window = self.windows.get(row.request)
+        is_of_policy = row.receipt is None and row.by_name.startswith(POLICIES)
+        if window is None or row.verdict != "approve" or not is_of_policy:
+            return
+        staged_at = self.staged[row.write][row.revision]
+        waited = datetime.fromisoformat(row.at) - datetime.fromisoformat(staged_at)
+        is_over = waited.total_seconds() >= window
+        must(is_over, "a policy signed it before its window was over")
+
+    def _note_veto(self, row: Fields) -> None:
+        if row.verdict not in VETO_ANSWERS:
+            return
+        place = (row.request, row.write)
+        answer = (row.event_seq, row.verdict)
+        self.vetoes[place] = max(answer, self.vetoes.get(place, answer))
 
     def _require_decided_revision(self, row: Fields) -> None:
         must(row.request in self.requests, "the request of this decision is missing")
@@ -531,6 +568,9 @@ class Contents:
         last = (*self.ends["checkpoints"], self.checkpoint)
         fits = last == (run.head_seq, run.head_hash, run.head)
         must(fits, "the head is not the last checkpoint")
+        for (request, _), (_, answer) in self.vetoes.items():
+            is_let_pass = answer != "veto" or request not in self.let_pass
+            must(is_let_pass, "what its veto kept open was applied")
         fits = self.counts["decision"] == run.decisions
         must(fits, "the run counts other decisions")
         if not self.encrypted:

@@ -6,6 +6,12 @@ from typing import Any
 
 from django.db.models import CharField, Func
 
+COLLATIONS = {
+    "sqlite": "BINARY",
+    "postgresql": '"C"',
+}
+"""The order of bytes, as each database calls it."""
+
 
 class Bytewise(Func):
     """A text that is compared and ordered by its bytes."""
@@ -13,8 +19,16 @@ class Bytewise(Func):
     template = "%(expressions)s COLLATE %(collation)s"
     output_field = CharField()
 
-    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
-        return self.as_sql(compiler, connection, collation="BINARY", **context)
-
-    def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
-        return self.as_sql(compiler, connection, collation='"C"', **context)
+    def as_sql(
+        self,
+        compiler: Any,
+        connection: Any,
+        **context: Any,
+    ) -> Any:
+        """Return it as SQL, with the name of that order in this database."""
+        context["collation"] = COLLATIONS[connection.vendor]
+        return super().as_sql(
+            compiler,
+            connection,
+            **context,
+        )

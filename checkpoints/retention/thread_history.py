@@ -126,7 +126,7 @@ def _move_head(run_id: UUID, going: Removable, *, by: Any) -> None:
         if head.id not in going.rows and last_going < head.event_seq - 1:
             return
         newest = going.staying[-1] if going.staying else None
-        writer.move_head(run, newest, going.kept, by=by)
+        writer.move_head(run, newest, going.staying_names, by=by)
 
 
 def _rows_that_go(going: Removable, run: Run) -> list[tuple[int, int]]:

@@ -166,14 +166,14 @@ def document_after(before: Document, point: ThreadState, seq: int) -> Payload:
     return _payload(before, scratch, points, seq)
 
 
-def payload_with(document: Document, kept: Collection[tuple[str, str]]) -> Payload:
+def payload_with(document: Document, staying: Collection[tuple[str, str]]) -> Payload:
     """Return a document as a payload that holds only those of its points whose
-    (namespace, id) is `kept`.
+    (namespace, id) is `staying`.
     """
     points = {}
     shown = set()
     for namespace, stored in document["open"].get(PART, {}).items():
-        if (namespace, stored["id"]) in kept:
+        if (namespace, stored["id"]) in staying:
             points[namespace] = stored
             shown |= {shown_name(namespace, channel) for channel in stored["blobs"]}
     scratch = {

@@ -5,8 +5,10 @@ A checkpoint stays with its newest row. Rows that it had before, and all lines a
 checkpoints that go, go too: among them the writes, which are values.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from uuid import UUID
+
+from django.db.models import QuerySet
 
 from checkpoints.models import Checkpoint, Run, RunEvent
 from checkpoints.threads import reader
@@ -34,11 +36,13 @@ class Removable:
     staying: tuple[SavedLine, ...]
 
     @property
-    def kept(self) -> frozenset[Name]:
-        return frozenset(line.name for line in self.staying)
+    def staying_names(self) -> frozenset[Name]:
+        return frozenset(_names(self.staying))
 
 
-def latest_of_each(lines: Sequence[SavedLine]) -> list[SavedLine]:
+def latest_of_each(
+    lines: Sequence[SavedLine],
+) -> list[SavedLine]:
     """Return the checkpoint with the highest id of each namespace."""
     latest: dict[str, SavedLine] = {}
     for line in lines:
@@ -49,14 +53,19 @@ def latest_of_each(lines: Sequence[SavedLine]) -> list[SavedLine]:
 
 
 def made_by_others(
-    lines: Sequence[SavedLine], engine_runs: Collection[str]
+    lines: Sequence[SavedLine],
+    engine_runs: Collection[str],
 ) -> list[SavedLine]:
     """Return the checkpoints that none of these runs of the engine made."""
     return [line for line in lines if line.engine_run not in engine_runs]
 
 
 def removable(
-    run: Run, choose: Choose, needs: Needs, *, pinned: Collection[UUID]
+    run: Run,
+    choose: Choose,
+    needs: Needs,
+    *,
+    pinned: Collection[UUID],
 ) -> Removable:
     """Return what goes of a thread if the chosen checkpoints stay, with the pinned rows
     and those from which the engine rebuilds values of what stays. Raises `TamperedRow`,
@@ -64,34 +73,53 @@ def removable(
     """
     lines = reader.saved_lines(run)
     present = _with_rows(run, lines)
-    staying = {line.name: line for line in choose(list(present.values()))}
+    chosen = choose(list(present.values()))
+    staying = {line.name: line for line in chosen}
     for name, line in present.items():
         if line.row in pinned:
             staying[name] = line
     if len(staying) < len(present):
-        for name in _needed(run, [*staying], needs):
+        for name in _needed(run, list(staying), needs):
             staying[name] = present[name]
 
-    going = [line for line in lines if line.seq not in _numbers(staying.values())]
-    staying_rows = {line.row for line in staying.values()}
+    staying_numbers = _numbers(staying.values())
+    staying_rows = set(pinned)
+    for line in staying.values():
+        staying_rows.add(line.row)
+    going = []
+    going_rows = set()
+    for line in lines:
+        if line.seq in staying_numbers:
+            continue
+        going.append(line)
+        if line.row not in staying_rows:
+            going_rows.add(line.row)
     return Removable(
-        frozenset({line.row for line in going} - staying_rows - {*pinned}),
+        frozenset(going_rows),
         frozenset(_lines_about(run, going, staying)),
         tuple(sorted(staying.values(), key=_number)),
     )
 
 
-def _with_rows(run: Run, lines: Sequence[SavedLine]) -> dict[Name, SavedLine]:
+def _with_rows(
+    run: Run,
+    lines: Sequence[SavedLine],
+) -> dict[Name, SavedLine]:
     """Return the newest line of each checkpoint whose row is there, by its names."""
     newest = {line.name: line for line in lines}
-    stored = set(Checkpoint.objects.filter(run=run.id).values_list("id", flat=True))
-    return {name: line for name, line in newest.items() if line.row in stored}
+    rows = Checkpoint.objects.filter(run=run.id)
+    stored = set(rows.values_list("id", flat=True))
+    present = {}
+    for name, line in newest.items():
+        if line.row in stored:
+            present[name] = line
+    return present
 
 
 @frozen
-class _Point:
-    """What is known of a checkpoint: its parent, the channels that its engine rebuilds
-    from earlier ones, and those whose values it holds.
+class _Ancestry:
+    """What says how far back a checkpoint is rebuilt: its parent, the channels that its
+    engine rebuilds from earlier ones, and those whose values it holds.
     """
 
     parent: Name
@@ -99,15 +127,21 @@ class _Point:
     held: frozenset[str]
 
 
-def _needed(run: Run, names: Sequence[Name], needs: Needs) -> set[Name]:
+def _needed(
+    run: Run,
+    names: Sequence[Name],
+    needs: Needs,
+) -> set[Name]:
     """Return the ancestors of checkpoints, as far back as their engine needs them. Reads
     all checkpoints, in pages.
     """
     points = {}
     for point in reader.all_points(run):
-        parent = (point.namespace, point.parent or "")
-        known = _Point(parent, frozenset(needs(point)), frozenset(point.blobs))
-        points[point.namespace, point.id] = known
+        points[point.namespace, point.id] = _Ancestry(
+            (point.namespace, point.parent or ""),
+            frozenset(needs(point)),
+            frozenset(point.blobs),
+        )
 
     needed = set()
     for name in names:
@@ -121,34 +155,53 @@ def _needed(run: Run, names: Sequence[Name], needs: Needs) -> set[Name]:
 
 
 def _lines_about(
-    run: Run, going: Sequence[SavedLine], staying: dict[Name, SavedLine]
+    run: Run,
+    going: Sequence[SavedLine],
+    staying: Mapping[Name, SavedLine],
 ) -> set[int]:
     """Return the numbers of the lines about what goes."""
     about = _numbers(going)
     # The line before says the same of the row, unless the row began a line of the run.
     before = [line.seq - 1 for line in going]
-    saved = RunEvent.objects.filter(run=run.id, type="checkpoint_saved", seq__in=before)
-    about |= set(saved.values_list("seq", flat=True))
+    of_rows = _of_type(run, "checkpoint_saved").filter(seq__in=before)
+    about.update(of_rows.values_list("seq", flat=True))
 
-    gone = {(place_of(space), id_) for space, id_ in _names(going) - staying.keys()}
-    written = RunEvent.objects.filter(run=run.id, type=WRITTEN)
+    going_names = set()
+    for namespace, id_ in _names(going) - staying.keys():
+        going_names.add((place_of(namespace), id_))
+    written = _of_type(run, WRITTEN)
     for seq, place, id_ in written.values_list("seq", "node", "task"):
-        if (place, id_) in gone:
+        if (place, id_) in going_names:
             about.add(seq)
 
-    made_by = {line.engine_run for line in going}
-    made_by -= {line.engine_run for line in staying.values()}
-    ran = RunEvent.objects.filter(run=run.id, type=RAN, task__in=made_by)
-    return about | set(ran.values_list("seq", flat=True))
+    engine_runs = {line.engine_run for line in going}
+    for line in staying.values():
+        engine_runs.discard(line.engine_run)
+    ran = _of_type(run, RAN).filter(task__in=engine_runs)
+    about.update(ran.values_list("seq", flat=True))
+    return about
 
 
-def _numbers(lines: Collection[SavedLine]) -> set[int]:
+def _of_type(
+    run: Run,
+    type_: str,
+) -> "QuerySet[RunEvent]":
+    return RunEvent.objects.filter(run=run.id, type=type_)
+
+
+def _numbers(
+    lines: Collection[SavedLine],
+) -> set[int]:
     return {line.seq for line in lines}
 
 
-def _names(lines: Collection[SavedLine]) -> set[Name]:
+def _names(
+    lines: Collection[SavedLine],
+) -> set[Name]:
     return {line.name for line in lines}
 
 
-def _number(line: SavedLine) -> int:
+def _number(
+    line: SavedLine,
+) -> int:
     return line.seq

@@ -44,8 +44,6 @@ from checkpoints.threads.contents import (
 )
 from checkpoints.threads.names import (
     FINGERPRINT,
-    RAN,
-    SAVED,
     checked_id,
     place_of,
     run_or_key,
@@ -154,12 +152,12 @@ def copy_thread(source: Run, target: str, origin: ThreadOrigin) -> None:
 def move_head(
     run: Run,
     line: SavedLine | None,
-    kept: Collection[tuple[str, str]],
+    staying: Collection[tuple[str, str]],
     *,
     by: Any,
 ) -> None:
     """Begin the next line of a locked thread with what the row of a saved checkpoint
-    holds of the points that are `kept`, so that the rows behind it may go. Without a
+    holds of the points that are `staying`, so that the rows behind it may go. Without a
     `line` it begins with the state before any work. Raises `WrongStatus` for a thread
     that takes no checkpoints, `TamperedRow`, `WrongKey`, `SaveFailed`.
     """
@@ -172,7 +170,7 @@ def move_head(
     rows = reader.range_of(row_id)
     document = reader.proven(rows, protection_of(run))
     new = NewCheckpoint(
-        Source.REWIND, payload_with(document, kept), rows[-1].superstep, whole=True
+        Source.REWIND, payload_with(document, staying), rows[-1].superstep, whole=True
     )
     new_id = uuid7()
     events = []
@@ -490,7 +488,7 @@ def _ran(run: Run, draft: NewThreadState, by: Any) -> list[NewEvent]:
     name = draft.engine_run
     if not name or thread_reader.has_run(run, name):
         return []
-    return [NewEvent(RAN, task=name, actor=_name_of(by))]
+    return [NewEvent("thread_ran", task=name, actor=_name_of(by))]
 
 
 def _saved_draft(row_id: UUID, draft: NewThreadState, by: Any) -> NewEvent:
@@ -504,7 +502,11 @@ def _saved(
     if engine_run:
         facts["engine_run"] = engine_run
     return NewEvent(
-        SAVED, facts, node=place_of(namespace), task=id_, actor=_name_of(by)
+        "thread_saved",
+        facts,
+        node=place_of(namespace),
+        task=id_,
+        actor=_name_of(by),
     )
 
 

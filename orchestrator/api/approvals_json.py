@@ -12,7 +12,7 @@ from approvals.api.base import Body, Query
 from approvals.api.serializers import VerdictOut
 from approvals.api.webhooks import DeliveryOut
 from approvals.models import Webhook
-from approvals.results.reports import Report
+from approvals.results.reports import OutcomeReport
 from approvals.webhooks.address import LONGEST_URL
 from checkpoints.core.outcome_lines import RESULTS
 from checkpoints.models import Run
@@ -128,7 +128,7 @@ class CancelApprovalBody(Body):
 
 
 class OutcomeBody(Body):
-    """What came of one approved item."""
+    """The outcome of one approved item."""
 
     item = serializers.CharField(max_length=200, help_text="Its id.")
     result = serializers.ChoiceField(choices=RESULTS)
@@ -145,7 +145,7 @@ class OutcomeBody(Body):
 
 
 class OutcomesBody(Body):
-    """What came of approved items."""
+    """The outcomes of approved items."""
 
     outcomes = OutcomeBody(many=True, allow_empty=False)
 
@@ -163,8 +163,8 @@ class ItemDecisionOut(VerdictOut):
     id = serializers.UUIDField()
 
 
-class OutcomeOut(serializers.Serializer[Report]):
-    """What the caller reported of an item."""
+class OutcomeOut(serializers.Serializer[OutcomeReport]):
+    """The outcome of an item, as the caller reported it."""
 
     result = serializers.ChoiceField(choices=RESULTS)
     detail = serializers.CharField()

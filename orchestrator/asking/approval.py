@@ -9,7 +9,7 @@ from uuid import UUID
 
 from approvals.gates.request_state import RequestState, load_states
 from approvals.models import ApprovalRequest, Decision, RequestStatus
-from approvals.results.reports import LETS_ACT, Report, reports_on
+from approvals.results.reports import LETS_ACT, OutcomeReport, reports_on
 from approvals.results.rounds import lines_of
 from checkpoints.core.status import ENDS, STOPPED
 from checkpoints.models import PendingWrite, Run
@@ -47,7 +47,7 @@ class ItemStanding:
     edited: bool = False
     decisions: tuple[Decision, ...] = ()
     revision: int = 0
-    outcome: Report | None = None
+    outcome: OutcomeReport | None = None
 
     @property
     def reason(self) -> str:
@@ -184,7 +184,7 @@ def _unasked(item: Mapping[str, Any]) -> ItemStanding:
 def _items(
     question: Mapping[str, Any],
     state: RequestState,
-    reports: Mapping[UUID, Report],
+    reports: Mapping[UUID, OutcomeReport],
 ) -> tuple[ItemStanding, ...]:
     """Return the items with their standings; each is the write at its position."""
     decisions: dict[UUID, list[Decision]] = {}

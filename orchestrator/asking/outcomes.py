@@ -9,12 +9,11 @@ from uuid import UUID
 from django.contrib.auth.models import AbstractBaseUser
 
 from approvals.notice_rows import OUTCOME_REPORTED, write_notices
-from approvals.results.reports import Report
+from approvals.results.reports import OutcomeReport
 from checkpoints.core.arguments import checked_text
 from checkpoints.core.ids import unknown_thing
 from checkpoints.core.outcome_lines import (
     FAILED,
-    REPORTED,
     RESULTS,
     UNKNOWN,
     ReportedOn,
@@ -40,8 +39,10 @@ _NEEDED = {"item", "result"}
 _MEMBERS = {*_NEEDED, "detail", "hash"}
 
 
-class Outcome(NamedTuple):
-    """What a caller says of one item. `hash` is that of what it acted on, if it says."""
+class ItemOutcome(NamedTuple):
+    """The outcome of one item, as the caller has it. `hash` is that of what it acted on,
+    if it says so.
+    """
 
     item: str
     result: str
@@ -63,36 +64,36 @@ def report(
     item is not approved), `StaleProposal` (the hash is not that which was signed), and
     `AlreadyReported`: something else was, unless that was an unknown outcome.
     """
-    said = _checked(outcomes)
+    reported = _checked(outcomes)
     run = run_to_act_on(by, "start_run", id_or_key)
     if run.graph != NAME:
         raise unknown_thing("approval", id_or_key)
     with locked(run.id, by=by) as run:
         approval = approval_of(run)
-        new = _new_outcomes(approval, said)
+        new = _new_outcomes(approval, reported)
         if new:
             _record(approval, new, by)
     return approval_of(run) if new else approval
 
 
-def _checked(outcomes: Any) -> list[Outcome]:
+def _checked(outcomes: Any) -> list[ItemOutcome]:
     """Return what a caller says. Raises `InvalidValue`."""
     is_list = isinstance(outcomes, Sequence) and not isinstance(outcomes, str | bytes)
     if not is_list or not 1 <= len(outcomes) <= MOST_OUTCOMES:
         raise InvalidValue(f"outcomes: 1 to {MOST_OUTCOMES:,} of them", path="outcomes")
-    said: dict[str, Outcome] = {}
+    by_item: dict[str, ItemOutcome] = {}
     for number, members in enumerate(outcomes):
         path = f"outcomes[{number}]"
         outcome = _checked_outcome(members, path)
-        if outcome.item in said:
+        if outcome.item in by_item:
             raise InvalidValue(
                 f"{path}.item: {outcome.item} is there twice", path=f"{path}.item"
             )
-        said[outcome.item] = outcome
-    return list(said.values())
+        by_item[outcome.item] = outcome
+    return list(by_item.values())
 
 
-def _checked_outcome(outcome: Any, path: str) -> Outcome:
+def _checked_outcome(outcome: Any, path: str) -> ItemOutcome:
     if not isinstance(outcome, Mapping) or not _NEEDED <= {*outcome} <= _MEMBERS:
         names = ", ".join(sorted(_MEMBERS))
         raise InvalidValue(f"{path}: it is an object of {names}", path=path)
@@ -103,7 +104,7 @@ def _checked_outcome(outcome: Any, path: str) -> Outcome:
         raise InvalidValue(
             f"{path}.result: it is none of {', '.join(RESULTS)}", path=f"{path}.result"
         )
-    return Outcome(
+    return ItemOutcome(
         outcome["item"],
         outcome["result"],
         outcome.get("detail") or "",
@@ -112,14 +113,14 @@ def _checked_outcome(outcome: Any, path: str) -> Outcome:
 
 
 def _new_outcomes(
-    approval: Approval, said: Collection[Outcome]
-) -> list[tuple[ItemStanding, Outcome]]:
+    approval: Approval, reported: Collection[ItemOutcome]
+) -> list[tuple[ItemStanding, ItemOutcome]]:
     """Return the outcomes that nobody reported yet, with their items. Raises as `report`
     does.
     """
     items = {item.id: item for item in approval.items}
-    new: list[tuple[ItemStanding, Outcome]] = []
-    for outcome in said:
+    new: list[tuple[ItemStanding, ItemOutcome]] = []
+    for outcome in reported:
         item = items.get(outcome.item)
         if item is None:
             raise InvalidValue(
@@ -133,7 +134,9 @@ def _new_outcomes(
     return new
 
 
-def _require_signed(approval: Approval, item: ItemStanding, outcome: Outcome) -> None:
+def _require_signed(
+    approval: Approval, item: ItemStanding, outcome: ItemOutcome
+) -> None:
     if item.verdict != APPROVED:
         raise WrongStatus(
             f"nobody may act on item {item.id}: it is {item.verdict or 'open'}",
@@ -149,9 +152,9 @@ def _require_signed(approval: Approval, item: ItemStanding, outcome: Outcome) ->
         )
 
 
-def _is_new(item: ItemStanding, outcome: Outcome) -> bool:
+def _is_new(item: ItemStanding, outcome: ItemOutcome) -> bool:
     """Return whether an outcome is to be recorded. Raises `AlreadyReported`."""
-    earlier: Report | None = item.outcome
+    earlier: OutcomeReport | None = item.outcome
     if earlier is None:
         return True
     if (earlier.result, earlier.detail) == (outcome.result, outcome.detail):
@@ -169,7 +172,7 @@ def _is_new(item: ItemStanding, outcome: Outcome) -> bool:
 
 def _record(
     approval: Approval,
-    new: Sequence[tuple[ItemStanding, Outcome]],
+    new: Sequence[tuple[ItemStanding, ItemOutcome]],
     by: AbstractBaseUser | None,
 ) -> None:
     """Append a line for each outcome, and a notice if a person should look at it."""
@@ -190,7 +193,11 @@ def _record(
         }
         lines.append(
             NewEvent(
-                REPORTED, facts, node=request.node, task=str(about), actor=name_of(by)
+                "outcome_reported",
+                facts,
+                node=request.node,
+                task=str(about),
+                actor=name_of(by),
             )
         )
     locked_run.append_locked(approval.run, lines, at=at)
@@ -200,5 +207,5 @@ def _record(
         write_notices(request, [(OUTCOME_REPORTED, None)], at=at, outcome=worst[0])
 
 
-def _results(new: Sequence[tuple[ItemStanding, Outcome]]) -> set[str]:
+def _results(new: Sequence[tuple[ItemStanding, ItemOutcome]]) -> set[str]:
     return {outcome.result for _, outcome in new}

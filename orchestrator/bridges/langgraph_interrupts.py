@@ -1,8 +1,5 @@
-"""Interrupts of LangGraph, and of LangChain's agents with a human in the loop, decided by
-people. Needs the extra `langgraph`; docs/bridges.md has an example.
-"""
+"""Interrupts of LangGraph go on with what people signed: docs/bridges.md."""
 
-from itertools import chain, islice
 from typing import Any
 
 from langgraph.types import Command, Interrupt, StateSnapshot
@@ -16,7 +13,7 @@ from orchestrator.client.flows import Question
 LIBRARY = "langgraph"
 
 
-class Verdict(TypedDict):
+class SignedAnswer(TypedDict):
     """The answer to an interrupt of a node: act on `value` alone, which was signed."""
 
     verdict: str
@@ -30,25 +27,29 @@ def question(snapshot: StateSnapshot, **policy: Any) -> Question:
     tool call of an agent that waits. `snapshot` is that of `get_state`; `policy` has the
     `reviewers`, and what else `question_of` takes, by the names of nodes and tools.
     """
-    calls = [_calls(snapshot, waiting) for waiting in snapshot.interrupts]
-    return question_of(LIBRARY, _thread(snapshot), [*chain(*calls)], **policy)
+    return question_of(LIBRARY, _thread(snapshot), _all_calls(snapshot), **policy)
 
 
 def resume(snapshot: StateSnapshot, approval: Approval) -> Command[Any]:
     """Return the command with which the thread goes on. Raises `NotSigned`."""
-    calls = [_calls(snapshot, waiting) for waiting in snapshot.interrupts]
-    items = iter(signed_items(LIBRARY, _thread(snapshot), [*chain(*calls)], approval))
-    answers: dict[str, Any] = {}
-    for waiting, of_interrupt in zip(snapshot.interrupts, calls, strict=True):
-        own = list(islice(items, len(of_interrupt)))
-        answers[waiting.id] = (
-            answer_of(waiting, own) if mode_of(waiting) else _verdict(*own)
-        )
+    calls = _all_calls(snapshot)
+    thread = _thread(snapshot)
+    items = signed_items(LIBRARY, thread, calls, approval)
+    answers: Any = {}
+    for waiting in snapshot.interrupts:
+        ids = {call.id for call in _calls(snapshot, waiting)}
+        own = [item for item in items if item.id in ids]
+        if mode_of(waiting):
+            answers[waiting.id] = answer_of(waiting, own)
+        else:
+            answers[waiting.id] = _answer(own[0])
     return Command(resume=answers)
 
 
-def _verdict(item: Item) -> Verdict:
-    value = item.value if item.approved else None
+def _answer(item: Item) -> SignedAnswer:
+    value = None
+    if item.approved:
+        value = item.value
     return {"verdict": item.verdict, "value": value, "reason": item.reason}
 
 
@@ -56,14 +57,23 @@ def _thread(snapshot: StateSnapshot) -> str:
     return str(snapshot.config["configurable"]["thread_id"])
 
 
+def _all_calls(snapshot: StateSnapshot) -> list[ToolCall]:
+    calls = []
+    for waiting in snapshot.interrupts:
+        calls += _calls(snapshot, waiting)
+    return calls
+
+
 def _calls(snapshot: StateSnapshot, waiting: Interrupt) -> list[ToolCall]:
     """Return the calls that wait in an interrupt; that of a node is called as its node."""
     if not mode_of(waiting):
-        [node] = [task.name for task in snapshot.tasks if waiting in task.interrupts]
-        return [ToolCall(waiting.id, node, waiting.value)]
+        tasks = [task for task in snapshot.tasks if waiting in task.interrupts]
+        return [ToolCall(waiting.id, tasks[0].name, waiting.value)]
     calls = []
     for number, action in enumerate(actions_of(waiting)):
-        schema = None if action.may_edit else {"const": action.arguments}
+        schema = None
+        if not action.may_edit:
+            schema = {"const": action.arguments}
         id = f"{waiting.id}.{number}"
         calls.append(ToolCall(id, action.tool, action.arguments, schema))
     return calls

@@ -1,9 +1,6 @@
-"""Approvals of the OpenAI Agents SDK, decided by people: tools run with the arguments that
-were signed. Needs the extra `openai-agents`; docs/bridges.md has an example.
-"""
+"""Tools of the OpenAI Agents SDK run with what people signed: docs/bridges.md."""
 
 import json
-from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from copy import copy
 from typing import Any
@@ -13,28 +10,29 @@ from agents.tool_context import ToolContext
 
 from orchestrator.bridges import tool_calls
 from orchestrator.bridges.tool_calls import NotSigned, ToolCall
-from orchestrator.client.approval import Approval, Item
+from orchestrator.client.approval import Approval
 from orchestrator.client.flows import Question
 from orchestrator.engine.frozen import frozen
 
 LIBRARY = "openai-agents"
-_approved: ContextVar[dict[tuple[str, str, str], Item]] = ContextVar("approved")
+_approved: ContextVar[Any] = ContextVar("approved")
 """What people approved for the run that goes on here: by id, tool and arguments."""
 
 
 @frozen
 class _SignedRunner:
-    invoke: Callable[[ToolContext[Any], str], Awaitable[Any]]
+    invoke: Any
 
     async def __call__(self, context: ToolContext[Any], arguments: str) -> Any:
         call = (context.tool_call_id, context.tool_name, arguments)
         item = _approved.get({}).pop(call, None)
         if item is None:
             raise NotSigned(f"call {call[0]} of {call[1]} is not signed for this run")
-        context.tool_arguments = json.dumps(item.value)
-        output = await self.invoke(context, context.tool_arguments)
+        signed = json.dumps(item.value)
+        context.tool_arguments = signed
+        output = await self.invoke(context, signed)
         if item.edited and isinstance(output, str):
-            return f"A reviewer set the arguments {context.tool_arguments}: {output}"
+            return f"A reviewer set the arguments {signed}: {output}"
         return output
 
 
@@ -55,15 +53,15 @@ def question(state: RunState[Any], *, run: str, **policy: Any) -> Question:
 
 
 def decide(state: RunState[Any], approval: Approval, *, run: str) -> None:
-    """Approve and reject in the state as people did. Its tools run in this task alone.
-    Raises `NotSigned`.
-    """
+    """Approve and reject in the state as people did; its tools run in this task alone."""
     calls = [_call(waiting) for waiting in state.get_interruptions()]
     items = tool_calls.signed_items(LIBRARY, run, calls, approval)
     approved = {}
-    for waiting, item in zip(state.get_interruptions(), items, strict=True):
+    interruptions = state.get_interruptions()
+    for waiting, item in zip(interruptions, items, strict=True):
         if item.approved:
-            approved[item.id, item.label, waiting.arguments or ""] = item
+            arguments = waiting.arguments or ""
+            approved[item.id, item.label, arguments] = item
             state.approve(waiting)
         else:
             state.reject(waiting, rejection_message=item.reason or None)
@@ -71,9 +69,12 @@ def decide(state: RunState[Any], approval: Approval, *, run: str) -> None:
 
 
 def _call(waiting: ToolApprovalItem) -> ToolCall:
-    for tool in waiting.agent.tools:
-        is_signed = isinstance(getattr(tool, "on_invoke_tool", None), _SignedRunner)
-        if isinstance(tool, FunctionTool) and is_signed and tool.name == waiting.name:
-            id, arguments = waiting.call_id or "", json.loads(waiting.arguments or "{}")
-            return ToolCall(id, tool.name, arguments, tool.params_json_schema)
-    raise NotSigned(f"{waiting.name} of agent {waiting.agent.name} is no signed_tool")
+    tools = {tool.name: tool for tool in waiting.agent.tools}
+    tool: Any = tools.get(waiting.name or "")
+    runner = getattr(tool, "on_invoke_tool", None)
+    if not isinstance(runner, _SignedRunner):
+        agent = waiting.agent.name
+        raise NotSigned(f"{waiting.name} of agent {agent} is no signed_tool")
+    id = waiting.call_id or ""
+    arguments = json.loads(waiting.arguments or "{}")
+    return ToolCall(id, tool.name, arguments, tool.params_json_schema)

@@ -2,5 +2,5 @@
 are their groups here.
 
 A Django app that is installed only where a provider is configured; django-allauth
-speaks the protocol, and no page of its own is served.
+speaks the protocol, and none of its pages is served.
 """

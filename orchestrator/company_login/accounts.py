@@ -13,7 +13,7 @@ from django.db import IntegrityError, transaction
 from checkpoints.audit import lines as audit_log
 from orchestrator.account_changes import current_actor
 from orchestrator.company_login import groups
-from orchestrator.company_login.claims import Person
+from orchestrator.company_login.claims import CompanyPerson
 
 LONGEST_NAME = 140
 """The most characters of a name, which leave room for a number behind it."""
@@ -37,7 +37,7 @@ class NotAdmitted(Exception):
         self.account = account
 
 
-def admitted_account(person: Person) -> Any:
+def admitted_account(person: CompanyPerson) -> Any:
     """Return the account of a person, made if they have none yet, with the groups that
     the directory says. Raises `NotAdmitted`; who lost all groups has lost them here too
     by then.
@@ -49,7 +49,7 @@ def admitted_account(person: Person) -> Any:
         return _admit(person)
 
 
-def _admit(person: Person) -> Any:
+def _admit(person: CompanyPerson) -> Any:
     with transaction.atomic():
         account = account_of(person.issuer, person.id)
         if account is None:
@@ -75,7 +75,7 @@ def is_bound(account: Any) -> bool:
     return bool(SocialAccount.objects.filter(user_id=account.pk).exists())
 
 
-def _make(person: Person) -> Any:
+def _make(person: CompanyPerson) -> Any:
     """Make an account without a password. Raises `NotAdmitted` before anything is
     written if no group lets this person in.
     """
@@ -93,7 +93,7 @@ def _make(person: Person) -> Any:
     return account
 
 
-def _follow(account: Any, person: Person) -> None:
+def _follow(account: Any, person: CompanyPerson) -> None:
     """Bring an account to what the directory says of its person."""
     changed = _set_profile(account, person)
     if changed:
@@ -101,7 +101,7 @@ def _follow(account: Any, person: Person) -> None:
     groups.apply(account, groups.changes_of(account, person.groups))
 
 
-def _set_profile(account: Any, person: Person) -> list[str]:
+def _set_profile(account: Any, person: CompanyPerson) -> list[str]:
     """Set what the directory says, and return the fields that changed. What it does not
     say stays.
     """
@@ -117,7 +117,7 @@ def _set_profile(account: Any, person: Person) -> list[str]:
     return changed
 
 
-def _free_name(person: Person) -> str:
+def _free_name(person: CompanyPerson) -> str:
     """Return a name that no account has, not even in other letters: a name that looks
     like that of another person would be taken for theirs.
     """

@@ -1,5 +1,5 @@
 """The place at which django-allauth hands a log-in over: whoever comes back from the
-provider is judged here, and none of its own ways to an account is taken.
+provider is judged here, and none of its ways to an account is taken.
 """
 
 from typing import Any

@@ -19,7 +19,7 @@ class CompanyLoginConfig(AppConfig):
         from orchestrator.company_login import accounts, forms
         from orchestrator.company_login.checks import check_provider
 
-        # The admin has a form of its own, at which the same people must be refused.
+        # The admin has another form, at which the same people must be refused.
         admin.site.login_form = forms.AdminLogInForm
         accounts.connect(post_save, post_delete)
         register(check_provider, checks.TAG)

@@ -19,7 +19,7 @@ from checkpoints.conf import conf
 from orchestrator.company_login.accounts import NotAdmitted, admitted_account
 from orchestrator.company_login.claims import (
     ClaimNames,
-    Person,
+    CompanyPerson,
     UnusableClaims,
     person_in,
 )
@@ -62,7 +62,7 @@ def _is_same_nonce(begun: Mapping[str, Any], claims: Mapping[str, Any]) -> bool:
     )
 
 
-def _person(claims: Mapping[str, Any]) -> Person:
+def _person(claims: Mapping[str, Any]) -> CompanyPerson:
     current = conf()
     names = ClaimNames(
         id=current.oidc_id_claim,
@@ -73,7 +73,7 @@ def _person(claims: Mapping[str, Any]) -> Person:
 
 
 def _not_admitted(
-    request: HttpRequest, refusal: NotAdmitted, person: Person
+    request: HttpRequest, refusal: NotAdmitted, person: CompanyPerson
 ) -> HttpResponse:
     audit_log.record(
         "refused_company_login",

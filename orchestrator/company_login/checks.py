@@ -46,7 +46,7 @@ def _faults_of_settings(current: Conf) -> Iterator[str]:
 
 
 def _faults_of_project() -> Iterator[str]:
-    """Yield what a project of its own left out."""
+    """Yield the faults of a host project's settings."""
     if getattr(settings, "SOCIALACCOUNT_ADAPTER", "") != configuration.ADAPTER:
         yield f"SOCIALACCOUNT_ADAPTER must be {configuration.ADAPTER!r}"
     if settings.SESSION_COOKIE_SAMESITE == "Strict":

@@ -19,7 +19,7 @@ class UnusableClaims(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class CompanyPerson:
     """A person of the company. `id` never changes; all else may."""
 
     issuer: str
@@ -40,12 +40,14 @@ class ClaimNames:
     groups: str
 
 
-def person_in(claims: Mapping[str, Any], issuer: str, names: ClaimNames) -> Person:
+def person_in(
+    claims: Mapping[str, Any], issuer: str, names: ClaimNames
+) -> CompanyPerson:
     """Return the person whom verified claims describe. Raises `UnusableClaims`."""
     identifier = _text(claims, names.id)
     if not identifier or len(identifier) > LONGEST_ID:
         raise UnusableClaims("The provider did not say who you are.")
-    return Person(
+    return CompanyPerson(
         issuer=issuer,
         id=identifier,
         name=_text(claims, names.name),

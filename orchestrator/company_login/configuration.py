@@ -1,4 +1,4 @@
-"""What Django's settings need for the log-in of a company. `orchestrator.settings` reads
+"""The entries of Django's settings for the log-in of a company. `orchestrator.settings` reads
 it, so it imports no models and no django-allauth.
 """
 

@@ -1,5 +1,5 @@
-"""What a directory changes in the accounts of a company, between two log-ins: planned
-first, then done.
+"""The changes that a directory makes to the accounts of a company between two log-ins:
+planned first, then done.
 """
 
 from collections import defaultdict
@@ -20,8 +20,8 @@ ABSENT = DirectoryUser(active=False, groups=frozenset())
 
 
 @dataclass(frozen=True, slots=True)
-class AccountChange:
-    """What the directory changes in one account."""
+class DirectoryChange:
+    """The change that the directory makes to one account."""
 
     key: Any
     name: str
@@ -37,7 +37,7 @@ class AccountChange:
         }
 
 
-def planned_changes(users: Mapping[str, DirectoryUser]) -> list[AccountChange]:
+def planned_changes(users: Mapping[str, DirectoryUser]) -> list[DirectoryChange]:
     """Return what these users of the directory change in the accounts of the provider.
     Two queries. Raises `UnreadableDirectory` if none of the accounts is among them.
 
@@ -73,18 +73,18 @@ def _managed_groups_of(keys: list[Any]) -> dict[Any, set[str]]:
 
 def _changes_of(
     account: Any, user: DirectoryUser, held: set[str]
-) -> Iterator[AccountChange]:
+) -> Iterator[DirectoryChange]:
     """Yield the change of an account, if there is one."""
     # A user who is not active has no groups, whatever the directory still lists.
     of_directory = user.groups if user.active else frozenset()
     changes = groups.differences(held, of_directory)
     off = account.is_active and not user.active and not account.is_superuser
     if off or changes.added or changes.removed:
-        yield AccountChange(account.pk, account.get_username(), changes, off)
+        yield DirectoryChange(account.pk, account.get_username(), changes, off)
 
 
-def apply(change: AccountChange) -> None:
-    """Do what was planned for one account, in a transaction of its own."""
+def apply(change: DirectoryChange) -> None:
+    """Do what was planned for one account, in one transaction."""
     users = get_user_model()._default_manager
     with transaction.atomic():
         account: Any = users.select_for_update().get(pk=change.key)

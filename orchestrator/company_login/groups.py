@@ -20,7 +20,8 @@ def local_groups(of_directory: Iterable[str]) -> set[str]:
     mapping = conf().oidc_groups
     names: set[str] = set()
     for group in of_directory:
-        names.update(mapping.get(group, ()))
+        local = mapping.get(group, ())
+        names.update(local)
     return names
 
 
@@ -28,8 +29,10 @@ def changes_of(account: Any, of_directory: Iterable[str]) -> Changes:
     """Return what the directory changes in the groups of an account. Groups that no
     group of the directory stands for are left alone. One query.
     """
-    rows = account.groups.filter(name__in=managed_groups())
-    return differences(rows.values_list("name", flat=True), of_directory)
+    managed = managed_groups()
+    rows = account.groups.filter(name__in=managed)
+    held = rows.values_list("name", flat=True)
+    return differences(held, of_directory)
 
 
 def managed_groups() -> set[str]:
@@ -41,7 +44,12 @@ def differences(held: Iterable[str], of_directory: Iterable[str]) -> Changes:
     """Return what the directory changes for an account that has these managed groups."""
     before = set(held)
     in_force = local_groups(of_directory)
-    return Changes(added=sorted(in_force - before), removed=sorted(before - in_force))
+    added = in_force - before
+    removed = before - in_force
+    return Changes(
+        added=sorted(added),
+        removed=sorted(removed),
+    )
 
 
 def apply(account: Any, changes: Changes) -> None:
@@ -49,15 +57,17 @@ def apply(account: Any, changes: Changes) -> None:
     each of the two, as for a change in the admin.
     """
     if changes.added:
-        account.groups.add(*_rows_of(changes.added))
+        rows = _rows_of(changes.added)
+        account.groups.add(*rows)
     if changes.removed:
-        account.groups.remove(*Group.objects.filter(name__in=changes.removed))
+        lost = Group.objects.filter(name__in=changes.removed)
+        account.groups.remove(*lost)
 
 
 def _rows_of(names: Collection[str]) -> list[Group]:
     """Return the rows of groups. One that is missing is made, without rights."""
     rows: list[Group] = []
     for name in names:
-        row, _made = Group.objects.get_or_create(name=name)
+        row, _created = Group.objects.get_or_create(name=name)
         rows.append(row)
     return rows

@@ -1,5 +1,5 @@
-"""The OpenID Connect provider of the company, by django-allauth, and what is asked of it
-beyond: a nonce, a signature that holds, and nothing from the address of a request.
+"""The OpenID Connect provider of the company, by django-allauth, with more than
+that checks: a nonce, a signature that holds, and nothing from the address of a request.
 """
 
 import secrets
@@ -83,7 +83,7 @@ class CompanyAdapter(OpenIDConnectOAuth2Adapter):
         current = conf()
         app = SocialApp(
             provider=PROVIDER,
-            # Accounts are kept by it: the same id at another provider is somebody else.
+            # Accounts are kept by it: the same id at another provider is another person.
             provider_id=current.oidc_issuer,
             name=current.oidc_name[:40],
             client_id=current.oidc_client_id,

@@ -1,6 +1,6 @@
 """A directory as SCIM 2.0 lists it (RFC 7643 and 7644): its users and groups, from files
-or from its address. A list that lacks a part is refused: who is not in it would look
-like somebody who left.
+or from its address. A list that lacks a part is refused: a person who is not in it would
+look as if they had left.
 """
 
 from collections import defaultdict
@@ -55,21 +55,21 @@ def users_in(
     if not users:
         raise UnreadableDirectory("the directory lists no users")
     memberships = _memberships(groups, attributes.group)
-    known: dict[str, DirectoryUser] = {}
+    listed: dict[str, DirectoryUser] = {}
     for user in users:
         identifier = user.get(attributes.user)
         if not isinstance(identifier, str) or not identifier:
             raise UnreadableDirectory(f"a user has no {attributes.user}")
-        if identifier in known:
+        if identifier in listed:
             raise UnreadableDirectory(
                 f"two users have the {attributes.user} {identifier}"
             )
-        known[identifier] = DirectoryUser(
+        listed[identifier] = DirectoryUser(
             # An account that does not say so is active (RFC 7643, 4.1.1).
             active=user.get("active", True) is True,
             groups=frozenset(memberships[str(user.get("id"))]),
         )
-    return known
+    return listed
 
 
 def _is_group(resource: Resource) -> bool:

@@ -79,8 +79,8 @@ class AlreadyDecided(_Named):
 
 
 class AlreadyReported(_Named):
-    """Something else was reported of this item. What was reported stands; only an
-    unknown outcome may be followed by a known one.
+    """Something else was reported of this item. The first report stands; only an unknown
+    outcome may be followed by a known one.
     """
 
     code_of_class = "already_reported"

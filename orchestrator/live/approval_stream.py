@@ -35,7 +35,7 @@ SPACE = b" "
 
 
 @frozen
-class Look:
+class SeenApproval:
     """An approval as its caller may see it now. `seq` is the number of the last line of
     its log, `body` its JSON. `is_over`: nothing more comes of it by itself.
     """
@@ -47,14 +47,14 @@ class Look:
     is_over: bool
 
 
-def look_at(user: Any, run: str | UUID) -> Look:
+def look_at(user: Any, run: str | UUID) -> SeenApproval:
     """Return an approval. Raises as `visible_approval` and `approval_of` do."""
     visible = asking.visible_approval(user, run)
     # What is written meanwhile has a higher number, and is looked at again.
     seq = visible.event_seq
     approval = asking.approval_of(visible)
     is_settled = approval.is_decided and approval.state not in STOPPED
-    return Look(
+    return SeenApproval(
         visible.id,
         seq,
         JSONRenderer().render(AskedApprovalOut(approval).data),
@@ -75,7 +75,7 @@ class WaitQuery(Body):
     )
 
 
-class OneApproval(api.OneApproval):
+class AwaitedApproval(api.OneApproval):
     """One approval, by id or key: where it stands, and the verdict on each item. With
     `wait` the answer comes when it is decided, or after so many seconds.
     """
@@ -143,12 +143,12 @@ async def waited(
     async with stream.watched(run, viewer, most=conf().waits_per_person) as nudge:
         look = None
         while look is None or not look.is_decided:
-            left = ends - time.monotonic()
+            remaining = ends - time.monotonic()
             # Another call took the last place at the same moment.
-            if nudge is None or left <= 0:
+            if nudge is None or remaining <= 0:
                 look = await _look(scope, run)
                 break
-            if await stream.rung(nudge, min(left, stream.HEARTBEAT)):
+            if await stream.rung(nudge, min(remaining, stream.HEARTBEAT)):
                 look = await _look(scope, run)
             yield SPACE
     yield look.body
@@ -186,11 +186,11 @@ async def followed(scope: tail.Scope, run: UUID, seq: int) -> AsyncIterator[byte
                     yield stream.STILL_HERE
 
 
-async def _look(scope: tail.Scope, run: UUID) -> Look:
+async def _look(scope: tail.Scope, run: UUID) -> SeenApproval:
     """Look as the person who is behind the request now. Raises `SignedOut` too."""
     # Not in a thread of this request: however many wait, few threads look for them.
     look = database_sync_to_async(
         lambda: look_at(current_person(scope), run), thread_sensitive=False
     )
-    answer: Look = await look()
+    answer: SeenApproval = await look()
     return answer

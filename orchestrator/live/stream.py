@@ -222,7 +222,7 @@ async def leave_thread() -> None:
     """
     await sync_to_async(connections.close_all)()
     context = SyncToAsync.thread_sensitive_context.get(None)
-    executor = SyncToAsync.context_to_thread_executor.pop(context, None)
+    executors = SyncToAsync.context_to_thread_executor
     # Whatever else of the request is synchronous begins another one.
-    if executor is not None:
-        executor.shutdown(wait=False)
+    if context is not None and context in executors:
+        executors.pop(context).shutdown(wait=False)

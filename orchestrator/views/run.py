@@ -39,6 +39,7 @@ from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.threads import is_thread
 from orchestrator import runs
 from orchestrator.display.diagram import paint
+from orchestrator.display.threads import facts_of_thread
 from orchestrator.engine import registry
 from orchestrator.engine.errors import (
     REFUSALS,
@@ -56,7 +57,6 @@ from orchestrator.views import (
     run_lineage,
     run_lines,
     run_paths,
-    run_threads,
     run_timeline,
 )
 from orchestrator.views.cancel import can_be_cancelled, cancelled
@@ -337,7 +337,7 @@ def _checkpoint_facts(
         "why": run_timeline.why_of(run, at),
         "nodes": ", ".join(dict.fromkeys(nodes)),
         "superseded": run_lines.is_superseded(at, way),
-        "thread": run_threads.facts_of_thread(run, at),
+        "thread": facts_of_thread(run, at),
         "pinned": next(iter(beside["pins"]), None),
     }
 

@@ -28,12 +28,12 @@ from checkpoints.sealing.sealed_columns import read_or_reason, unreadable_reason
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 from checkpoints.threads import is_thread
 from checkpoints.timeline import Change, NodeOutput, outputs
+from orchestrator.display.threads import thread_writes
 from orchestrator.engine import Task
 from orchestrator.engine.errors import UNREADABLE
 from orchestrator.engine.graphs.trace import LIVE
 from orchestrator.engine.step.frontier import visit_of
 from orchestrator.engine.values.canonical import encode
-from orchestrator.views.run_threads import thread_writes
 from orchestrator.views.run_timeline import url
 
 Facts = dict[str, Any]

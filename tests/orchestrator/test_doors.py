@@ -81,6 +81,7 @@ FORMS = {
     ),
     ":challenge": "/reviews/CLM-1/passkey/",
     ":login": "/login/",
+    ":local_login": "/login/local/",
     ":resume": "/runs/CLM-1/resume/",
     ":cancel": "/runs/CLM-1/cancel/",
     ":erase": "/runs/CLM-1/erase/",

@@ -4,6 +4,7 @@ is one outcome at most, and the log agrees with what the callers were answered.
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from django.contrib.auth.models import User
 
 from approvals import reviews
 from checkpoints import retention
+from checkpoints.models import Run
 from orchestrator import asking, runs
 from orchestrator.engine import registry
 from orchestrator.engine.errors import CountersignError
@@ -22,6 +24,12 @@ from tests.support.run_actions import event_payloads
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ITEMS = [{"id": "a", "value": 1}]
+ACTS: dict[str, Callable[[Run, People], Any]] = {
+    "rewind": lambda run, _: runs.rewind(run.id, f"{run.key}:initial"),
+    "erase": lambda run, people: retention.erase(run.id, by=people.steward),
+    "cancel": lambda run, _: runs.cancel(run.id),
+    "work": lambda run, _: work(run),
+}
 
 
 @pytest.fixture
@@ -61,7 +69,7 @@ def test_the_same_report_twice_at_once_is_one_line(rita: User) -> None:
         whole(asked.run)
 
 
-@pytest.mark.parametrize("what", ["rewind", "erase", "cancel", "work"])
+@pytest.mark.parametrize("what", ACTS)
 def test_a_report_that_meets_what_moves_its_approval_is_there_or_refused(
     rita: User, people: People, what: str
 ) -> None:
@@ -73,13 +81,8 @@ def test_a_report_that_meets_what_moves_its_approval_is_there_or_refused(
             asked = _signed(asked, rita)
         else:
             asked = decided(asked, rita, "approve")
-        acts = {
-            "rewind": lambda: runs.rewind(asked.run.id, f"{asked.run.key}:initial"),
-            "erase": lambda: retention.erase(asked.run.id, by=people.steward),
-            "cancel": lambda: runs.cancel(asked.run.id),
-            "work": lambda: work(asked.run),
-        }
-        reported, _ = meet(chance, _report(asked, "done"), acts[what])
+        act = partial(ACTS[what], asked.run, people)
+        reported, _ = meet(chance, _report(asked, "done"), act)
         stands = not isinstance(reported, CountersignError)
         assert _reported(asked) == (["done"] if stands else [])
         whole(asked.run)

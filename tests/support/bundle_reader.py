@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+from datetime import datetime, timedelta
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature
@@ -135,6 +136,7 @@ class _Told:
         self.writes: dict[str, list[dict[str, Any]]] = {}
         self.requests: dict[str, dict[str, Any]] = {}
         self.receipts: dict[str, dict[str, Any]] = {}
+        self.vetoed: dict[str, dict[str, tuple[int, str]] | None] = {}
         self.erasures = {one["id"]: one["rows_hash"] for one in manifest["erasures"]}
         self.ended: set[str] = set()
         for first, last, *_ in [
@@ -301,7 +303,10 @@ def _write(told: _Told, body: dict[str, Any]) -> bool:
 
 def _request(told: _Told, body: dict[str, Any]) -> bool:
     policy = body["row"]["policy"]
-    told.requests[body["row"]["id"]] = policy
+    row = body["row"]
+    told.requests[row["id"]] = policy
+    if (row["status"], row["outcome"]) == ("applied", "approved") and "veto" in policy:
+        told.vetoed[row["id"]] = {} if row["node"] != "$patch" else None
     text = json.dumps(policy, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return _sha(text) == body["row"]["policy_hash"]
 
@@ -386,6 +391,9 @@ def _decision(told: _Told, body: dict[str, Any]) -> bool:
         return False
     if not _confirmed(told, body, seen):
         return False
+    _note_veto(told, row)
+    if not _is_late_enough(told, row, own[0]["staged_at"]):
+        return False
     if row["verdict"] == "skip" and not told.requests[row["request"]].get("skip"):
         return False
     if row["verdict"] == "approve" and any(map(_is_unanswered, seen)):
@@ -396,6 +404,23 @@ def _decision(told: _Told, body: dict[str, Any]) -> bool:
         return True
     signed = [*own, *seen] if row["verdict"] == "approve" else own
     return all(one["erased"] or one["value"] == row["final_value"] for one in signed)
+
+
+def _note_veto(told: _Told, row: dict[str, Any]) -> None:
+    answers = told.vetoed.get(row["request"])
+    if row["verdict"] in ("veto", "no_veto") and answers is not None:
+        answer = (row["event_seq"], row["verdict"])
+        answers[row["write"]] = max(answer, answers.get(row["write"], answer))
+
+
+def _is_late_enough(told: _Told, row: dict[str, Any], staged_at: str) -> bool:
+    """Whether a policy signed only after the window of what it signed."""
+    window = told.requests[row["request"]].get("auto_after")
+    is_of_policy = row["by_name"].startswith(("the policy of ", "policy "))
+    if row["verdict"] != "approve" or not window or row["receipt"] or not is_of_policy:
+        return True
+    end = datetime.fromisoformat(staged_at) + timedelta(seconds=window)
+    return datetime.fromisoformat(row["at"]) >= end
 
 
 def _is_unanswered(revision: dict[str, Any]) -> bool:
@@ -423,4 +448,6 @@ def _counts(told: _Told, body: dict[str, Any]) -> bool:
         run["head"],
     )
     fits = fits and (not told.plain or told.ended == {*told.erasures})
+    for answers in told.vetoed.values():
+        fits = fits and all(last != "veto" for _, last in (answers or {}).values())
     return fits and body["counts"]["decision"] == run["decisions"]

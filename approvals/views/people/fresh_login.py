@@ -58,5 +58,5 @@ def way_to_log_in(request: HttpRequest) -> dict[str, Any]:
     try:
         return {"name": provider.oidc_name, "url": reverse("company_confirm")}
     except NoReverseMatch:
-        # A project of its own without the log-in of a company.
+        # A host project without the log-in of a company.
         return {}

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -30,7 +31,8 @@ from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Send, Show, registry
 from orchestrator.engine.step import reduce
 from tests.support import cast, run_actions
-from tests.support.bundles import exported, forgotten, loaded
+from tests.support.bundle_reader import first_bad_line
+from tests.support.bundles import exported, forgotten, lines_of, loaded, written
 from tests.support.deadlines import gated, let_come, paused_run, work_off
 from tests.support.forging import remove, rewrite
 from tests.support.run_actions import (
@@ -607,6 +609,32 @@ def test_bundles_and_receipts_with_its_answers_verify(rita: Any) -> None:
     forgotten(run)
     imported = loaded(data)
     assert verify_run(imported.id) == []
+
+
+def test_a_bundle_in_which_what_it_kept_open_was_applied_is_refused(rita: Any) -> None:
+    run, _ = vetoed_run("no", False)
+    sign(run, rita, ["approve", "approve"])
+    runs.advance(run.id)
+    sign(run, rita, ["approve", "approve"])
+    run = runs.advance(run.id)
+    bodies = lines_of(exported(run))
+    key = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+    public = key.public_key().public_bytes_raw()
+    data = written(bodies, key)
+    assert verify(io.BytesIO(data), public) == (True, 0, "")
+    assert first_bad_line(data, public) == 0
+
+    # Its house says that the last answer was another.
+    rows = [body["row"] for body in bodies if body["kind"] == "decision"]
+    answer = [row for row in rows if row["verdict"] == "no_veto"][-1]
+    answer.update(verdict="veto", final_value="")
+    data = written(bodies, key)
+    verdict = verify(io.BytesIO(data), public)
+    assert (verdict.ok, verdict.reason) == (
+        False,
+        "what its veto kept open was applied",
+    )
+    assert first_bad_line(data, public) == verdict.bad_line
 
 
 def test_a_request_that_was_applied_without_it_is_named(rita: Any) -> None:

@@ -1,9 +1,11 @@
 """What signs by itself only after a window, in which people may decide first."""
 
+import io
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.db import transaction
 from django.test import Client as Browser
 from django.urls import reverse
@@ -13,8 +15,17 @@ from django.utils.html import strip_tags
 from approvals import reviews
 from approvals.answers.windows import KIND, put_off_windows
 from approvals.deadlines import GRACE
+from approvals.exported_receipt import export_receipt
 from approvals.models import Decision
 from approvals.views.inbox import time_of
+from checkpoints import bundle
+from checkpoints.bundle.envelope import sealed_envelope
+from checkpoints.bundle.receipt_verifier import (
+    PAYLOAD_TYPE,
+    UNKNOWN_WINDOW,
+    verify_receipt,
+)
+from checkpoints.bundle.verifier import verify
 from checkpoints.models import Job, PendingWrite, Run
 from checkpoints.queue import notify
 from checkpoints.queue.leases import Lease
@@ -27,15 +38,22 @@ from orchestrator.jobs.kinds import advance
 from orchestrator.runs import restoration
 from tests.support import cast, run_actions
 from tests.support.api_people import Client
+from tests.support.bundle_reader import first_bad_line
+from tests.support.bundles import exported, lines_of, written
 from tests.support.deadlines import gated
+from tests.support.dsse import opened
 from tests.support.forging import rewrite
 from tests.support.run_actions import pending, sign, sign_open
+from tests.support.sealed_tables import ONE_KEY
 from tests.support.small_graphs import advanced, graph, registered
 from tests.support.standing_policies import permitting, policy_of, uses, waiting
 from tests.support.statements import counted
 
 pytestmark = pytest.mark.django_db(transaction=True)
 HOUR = timedelta(hours=1)
+EARLY = "a policy signed it before its window was over"
+FORGER = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+FORGER_PUBLIC = FORGER.public_key().public_bytes_raw()
 
 
 @pytest.fixture
@@ -143,6 +161,45 @@ def test_whatever_a_person_decides_in_it_prevents_that(rita: Any, verdict: Any) 
     # What nobody has decided beside it is signed.
     assert Decision.objects.filter(run=run.id, position=1, verdict="approve").exists()
     assert verify_run(run.id) == []
+
+
+def test_receipt_and_bundle_verify_offline_only_after_the_window(
+    rita: Any, configure: Any
+) -> None:
+    configure(**ONE_KEY)
+    run = asking_run()
+    let_pass(run)
+    run = work_off(run)
+    assert run.status == "completed"
+    decision = Decision.objects.filter(run=run.id, verdict="approve")[0]
+    file = export_receipt(decision.id)
+    assert "window" not in verify_receipt(file, bundle.public_key()).reason
+    data = exported(run)
+    assert verify(io.BytesIO(data), bundle.public_key()) == (True, 0, "")
+
+    # A house that says that it signed a second too early.
+    early = (pending(run)[0].staged_at + HOUR - timedelta(seconds=1)).isoformat()
+    content = opened(file, PAYLOAD_TYPE, bundle.public_key())
+    content["decision"]["at"] = early
+    verdict = verify_receipt(
+        sealed_envelope(PAYLOAD_TYPE, content), bundle.public_key()
+    )
+    assert (verdict.ok, verdict.reason) == (False, EARLY)
+    # An older receipt does not say when the revision was staged.
+    del content["write"]["signed"]["staged_at"]
+    verdict = verify_receipt(
+        sealed_envelope(PAYLOAD_TYPE, content), bundle.public_key()
+    )
+    assert verdict.ok
+    assert UNKNOWN_WINDOW in verdict.reason
+
+    bodies = lines_of(data)
+    [row, *_] = [body["row"] for body in bodies if body["kind"] == "decision"]
+    row["at"] = early
+    forged = written(bodies, FORGER)
+    verdict = verify(io.BytesIO(forged), FORGER_PUBLIC)
+    assert (verdict.ok, verdict.reason) == (False, EARLY)
+    assert first_bad_line(forged, FORGER_PUBLIC) == verdict.bad_line
 
 
 def test_people_who_decide_first_leave_nothing_to_sign(rita: Any) -> None:

@@ -38,6 +38,7 @@ PASSED_ON = {
     "approvals/policies_in_force.py": {"standing_policy_used"},
     "approvals/views/page.py": set(),  # the keyword `refusal`
     "orchestrator/login_throttle.py": {"refused_login", "login_locked"},
+    "orchestrator/company_login/accounts.py": {"account_bound", "account_unbound"},
     "orchestrator/account_changes.py": {"members_changed", "rights_changed"},
     "orchestrator/travel/verbs.py": {"rewound", "resumed"},
     "orchestrator/runs/reopenings.py": {"request_reopened"},

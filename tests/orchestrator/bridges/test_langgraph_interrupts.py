@@ -18,7 +18,7 @@ from langgraph.graph import START, StateGraph  # noqa: E402
 from langgraph.types import Interrupt, interrupt  # noqa: E402
 
 from orchestrator.bridges.langgraph_interrupts import (  # noqa: E402
-    Verdict,
+    SignedAnswer,
     question,
     resume,
 )
@@ -35,7 +35,7 @@ class Answers(TypedDict, total=False):
 
 def twice(state: Answers) -> Answers:
     """Ask the same question two times."""
-    answers = [interrupt("May I?", response_schema=Verdict) for _ in range(2)]
+    answers = [interrupt("May I?", response_schema=SignedAnswer) for _ in range(2)]
     return {"answers": [answer["verdict"] for answer in answers]}
 
 

@@ -8,16 +8,15 @@ import pytest
 
 from orchestrator.company_login.claims import (
     ClaimNames,
-    Person,
+    CompanyPerson,
     UnusableClaims,
     person_in,
 )
 
-NAMES = ClaimNames(id="sub", name="preferred_username", groups="groups")
 ISSUER = "https://login.example.org"
 
 
-def read(claims: dict[str, Any], **names: str) -> Person:
+def read(claims: dict[str, Any], **names: str) -> CompanyPerson:
     chosen = {"id": "sub", "name": "preferred_username", "groups": "groups", **names}
     return person_in({"sub": "s-1", **claims}, ISSUER, ClaimNames(**chosen))
 

@@ -153,7 +153,7 @@ async def test_many_who_wait_keep_no_thread_and_no_look_for_themselves(
     looks: list[Any] = []
     look_at = approval_stream.look_at
 
-    def counting(*of: Any) -> approval_stream.Look:
+    def counting(*of: Any) -> approval_stream.SeenApproval:
         looks.append(of)
         return look_at(*of)
 

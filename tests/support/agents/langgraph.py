@@ -7,7 +7,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send, StateSnapshot, interrupt
 
-from orchestrator.bridges.langgraph_interrupts import Verdict, question, resume
+from orchestrator.bridges.langgraph_interrupts import SignedAnswer, question, resume
 from orchestrator.client import Approval
 from tests.support.agents import REVIEWERS, TWO, Calls, Shop
 
@@ -57,7 +57,7 @@ class Payer:
 
     def _node(self, tool: str) -> Any:
         def node(proposed: dict[str, Any]) -> State:
-            verdict: Verdict = interrupt(proposed)
+            verdict: SignedAnswer = interrupt(proposed)
             if verdict["verdict"] != "approved":
                 return {"results": [verdict["reason"]]}
             return {"results": [getattr(self.shop, tool)(**verdict["value"])]}

@@ -16,7 +16,7 @@ from checkpoints.conf import conf
 from checkpoints.core.visible_text import visible_text
 from orchestrator.account_changes import acting
 from orchestrator.company_login import directory, scim
-from orchestrator.company_login.directory import AccountChange
+from orchestrator.company_login.directory import DirectoryChange
 from orchestrator.management import command_line
 
 
@@ -83,7 +83,7 @@ class Command(command_line.DatabaseCommand):
         report(_summary(len(changes), is_done=options["apply"]))
 
 
-def _planned(options: dict[str, Any]) -> list[AccountChange]:
+def _planned(options: dict[str, Any]) -> list[DirectoryChange]:
     """Return what the lists change. Raises `CommandError`."""
     attributes = scim.Attributes(user=options["user_id"], group=options["group_id"])
     try:
@@ -122,7 +122,7 @@ def _resources_of(path: str) -> list[scim.Resource]:
     return scim.resources_of_file(text)
 
 
-def _text_of(change: AccountChange, *, is_done: bool) -> str:
+def _text_of(change: DirectoryChange, *, is_done: bool) -> str:
     acts: list[str] = []
     if change.groups.added:
         acts.append(f"in {', '.join(change.groups.added)}")
