@@ -6,7 +6,7 @@ import createClient, { type Client } from "openapi-fetch"
 import type { components, paths } from "./countersign.js"
 
 type Schemas = components["schemas"]
-export type Call = { toolCallId: string; toolName: string; input: unknown }
+export type Call = { approvalId: string; toolCallId: string; toolName: string; input: unknown }
 export type Asks = (call: Call) => Omit<Schemas["AskBody"], "items" | "key"> & { schema?: unknown }
 
 export class Countersign {
@@ -14,16 +14,19 @@ export class Countersign {
 
   // `question` says who decides on a call, and may have a JSON Schema that edits must fit.
   constructor(url: string, token: string, private question: Asks, fetcher?: typeof fetch) {
+    if (!/^[\w-]+$/.test(token)) throw new Error("a token has letters, digits, - and _ alone")
     const headers = { Authorization: `Token ${token}` }
-    this.api = createClient<paths>({ baseUrl: url, headers, fetch: fetcher })
+    this.api = createClient<paths>({ baseUrl: url, headers, redirect: "error", fetch: fetcher })
   }
 
   // The tools, as ones that act on signed values alone.
   tools<T extends ToolSet>(tools: T): T {
     const guarded = Object.entries(tools).map(([toolName, tool]) => {
       const execute = async (input: unknown, options: ToolExecutionOptions) => {
-        const approval = await this.ask({ toolCallId: options.toolCallId, toolName, input })
-        if (approval.state !== "approved") throw new Error(`nobody approved ${toolName}`)
+        const asked = [...requests(options.messages).values()].reverse()
+        const call = asked.find(({ toolCallId }) => toolCallId === options.toolCallId)
+        const approval = call && (await this.ask({ ...call, toolName, input }))
+        if (approval?.state !== "approved") throw new Error(`nobody approved ${toolName}`)
         const value = approval.items[0]?.value
         const checked = await asSchema(tool.inputSchema).validate?.(value)
         if (checked?.success === false) throw checked.error
@@ -38,7 +41,9 @@ export class Countersign {
   // decide. What was not asked yet is asked. To call it again, after a restart too, is safe.
   async respond(messages: ModelMessage[]): Promise<ModelMessage | undefined> {
     const content: ToolApprovalResponse[] = []
-    const open = waiting(messages)
+    const open = requests(messages)
+    for (const part of parts(messages))
+      if (part.type === "tool-approval-response") open.delete(part.approvalId)
     for (const [approvalId, call] of open) {
       const { state, items } = await this.ask(call)
       if (state === "opening" || state === "open") continue
@@ -48,13 +53,14 @@ export class Countersign {
     return open.size && content.length === open.size ? { role: "tool", content } : undefined
   }
 
-  // The approval of a call. It is asked once, because the key is made of the call's id.
+  // The approval of a call. It is asked once: the SDK's id of its request makes the key.
   private async ask(call: Call, attempts = 3): Promise<Schemas["AskedApprovalOut"]> {
     const { schema, ...question } = this.question(call)
     const item = { id: call.toolName, value: call.input, schema, effect: "external" } as const
-    const key = `ai-sdk-${encodeURIComponent(call.toolCallId)}`
+    const key = `ai-sdk-${encodeURIComponent(call.approvalId)}`
     const body = { ...question, items: [item], key }
-    const answer = await this.api.POST("/api/v1/approvals/", { body }).catch(String)
+    const signal = AbortSignal.timeout(30_000)
+    const answer = await this.api.POST("/api/v1/approvals/", { body, signal }).catch(String)
     if (typeof answer !== "string" && answer.data) return answer.data
     const refusal = typeof answer === "string" ? answer : answer.error?.detail
     const status = typeof answer === "string" ? 503 : answer.response.status
@@ -64,17 +70,18 @@ export class Countersign {
   }
 }
 
-// The calls that wait for an answer, by the id of the AI SDK's request.
-function waiting(messages: ModelMessage[]): Map<string, Call> {
-  const calls = new Map<string, Call>()
-  const open = new Map<string, Call>()
-  for (const { content } of messages) {
-    for (const part of typeof content === "string" ? [] : content) {
-      if (part.type === "tool-call") calls.set(part.toolCallId, part)
-      const call = part.type === "tool-approval-request" && calls.get(part.toolCallId)
-      if (call) open.set(part.approvalId, call)
-      if (part.type === "tool-approval-response") open.delete(part.approvalId)
-    }
+const parts = (messages: ModelMessage[]) =>
+  messages.flatMap(({ content }) => (typeof content === "string" ? [] : [...content]))
+
+// The calls about which the AI SDK asks, by the ids of its requests. Some models count their
+// calls, so that two conversations share the ids of calls.
+function requests(messages: ModelMessage[]): Map<string, Call> {
+  const calls = new Map<string, Omit<Call, "approvalId">>()
+  const all = new Map<string, Call>()
+  for (const part of parts(messages)) {
+    if (part.type === "tool-call") calls.set(part.toolCallId, part)
+    const call = part.type === "tool-approval-request" && calls.get(part.toolCallId)
+    if (call) all.set(part.approvalId, { ...call, approvalId: part.approvalId })
   }
-  return open
+  return all
 }
