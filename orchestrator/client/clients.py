@@ -85,10 +85,17 @@ class Client:
         return self._connection.carry_out(self._flows.cancel(id_or_key, reason))
 
     def report(
-        self, id_or_key: str, outcomes: Mapping[str, tuple[str, str]]
+        self,
+        id_or_key: str,
+        outcomes: Mapping[str, tuple[str, str]],
+        *,
+        hashes: Mapping[str, str] | None = None,
     ) -> Approval:
-        """Report what came of the items: {item: (done, failed or unknown, detail)}."""
-        return self._connection.carry_out(self._flows.report(id_or_key, outcomes))
+        """Report what came of the items: {item: (done, failed or unknown, detail)}.
+        With `hashes`, {item: hash}, it is refused where something else was signed since.
+        """
+        flow = self._flows.report(id_or_key, outcomes, hashes)
+        return self._connection.carry_out(flow)
 
     def send(self, call: Call[T]) -> T:
         """Send any call of `orchestrator.client.calls` and return its answer."""
@@ -161,10 +168,15 @@ class AsyncClient:
         return await self._connection.carry_out(self._flows.cancel(id_or_key, reason))
 
     async def report(
-        self, id_or_key: str, outcomes: Mapping[str, tuple[str, str]]
+        self,
+        id_or_key: str,
+        outcomes: Mapping[str, tuple[str, str]],
+        *,
+        hashes: Mapping[str, str] | None = None,
     ) -> Approval:
         """Report what came of the items, as `Client.report`."""
-        return await self._connection.carry_out(self._flows.report(id_or_key, outcomes))
+        flow = self._flows.report(id_or_key, outcomes, hashes)
+        return await self._connection.carry_out(flow)
 
     async def send(self, call: Call[T]) -> T:
         """Send any call of `orchestrator.client.calls` and return its answer."""

@@ -19,6 +19,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from orchestrator.client import types
+from orchestrator.client.errors import ApiError
 from orchestrator.client.events import SILENCE, Event, EventReader, stream_of
 from orchestrator.client.exchange import (
     Call,
@@ -111,7 +112,7 @@ class Connection:
             while True:
                 try:
                     outcome = self._do(step)
-                except httpx.TransportError as error:
+                except httpx.RequestError as error:
                     step = flow.throw(error)
                 else:
                     step = flow.send(outcome)
@@ -143,7 +144,7 @@ class Connection:
                     else:
                         response.read()
                         failure = failure_of(call, response)
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 failure = unreachable(call, error)
             time.sleep(
                 reader.pause_after_cut(call, failure, retries=self.flows.retries)
@@ -159,16 +160,17 @@ class Connection:
 
     def _listen(self, step: Listen) -> int | None:
         reader = EventReader(step.after)
+        ends = time.monotonic() + step.seconds
         try:
             with self._open(reader, step.path, step.seconds) as response:
                 if not response.is_success:
                     return None
                 for line in response.iter_lines():
-                    if reader.read(line):
+                    if reader.read(line) or time.monotonic() > ends:
                         return reader.last
         except httpx.ReadTimeout:
             return reader.last
-        except httpx.TransportError:
+        except (httpx.RequestError, ApiError):
             return None
         return None
 
@@ -208,7 +210,7 @@ class AsyncConnection:
             while True:
                 try:
                     outcome = await self._do(step)
-                except httpx.TransportError as error:
+                except httpx.RequestError as error:
                     step = flow.throw(error)
                 else:
                     step = flow.send(outcome)
@@ -241,7 +243,7 @@ class AsyncConnection:
                     else:
                         await response.aread()
                         failure = failure_of(call, response)
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 failure = unreachable(call, error)
             await asyncio.sleep(
                 reader.pause_after_cut(call, failure, retries=self.flows.retries)
@@ -257,16 +259,17 @@ class AsyncConnection:
 
     async def _listen(self, step: Listen) -> int | None:
         reader = EventReader(step.after)
+        ends = time.monotonic() + step.seconds
         try:
             async with self._open(reader, step.path, step.seconds) as response:
                 if not response.is_success:
                     return None
                 async for line in response.aiter_lines():
-                    if reader.read(line):
+                    if reader.read(line) or time.monotonic() > ends:
                         return reader.last
         except httpx.ReadTimeout:
             return reader.last
-        except httpx.TransportError:
+        except (httpx.RequestError, ApiError):
             return None
         return None
 

@@ -1,15 +1,23 @@
 """The lines of a run's log as they come: server-sent events, read line by line."""
 
+import re
 from typing import Any, TypedDict
 
 from checkpoints.core.strict_json import parse_strict
 from orchestrator.client.errors import ApiError
-from orchestrator.client.exchange import Call, may_be_sent_again, part, pause_after
+from orchestrator.client.exchange import (
+    LONGEST_PAUSE,
+    Call,
+    may_be_sent_again,
+    part,
+    pause_after,
+)
 
 SILENCE = 45.0
 """Seconds without a sign of life after which a stream counts as dead. The server gives
 one every 15.
 """
+_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 class Event(TypedDict):
@@ -52,19 +60,24 @@ class EventReader:
         return {"Accept": "text/event-stream", "Last-Event-ID": str(self.last)}
 
     def read(self, line: str) -> Event | None:
-        """Return the event that this line of the stream completes, if it does."""
+        """Return the event that this line of the stream completes, if it does. Raises
+        `ApiError` for one that is no JSON.
+        """
         name, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if name == "data":
             self._data.append(value)
-        elif name == "id" and value.isdecimal():
+        elif name == "id" and _NUMBER.fullmatch(value):
             self._number = int(value)
-        elif name == "retry" and value.isdecimal():
-            self._retry = int(value) / 1000
+        elif name == "retry" and _NUMBER.fullmatch(value):
+            self._retry = min(int(value) / 1000, LONGEST_PAUSE)
         if line or not self._data:
             return None
-        event: Event = parse_strict("\n".join(self._data))
-        self._data = []
+        data, self._data = "\n".join(self._data), []
+        try:
+            event: Event = parse_strict(data)
+        except ValueError as error:
+            raise ApiError(200, "not_json", "an event is no JSON") from error
         self._cuts = 0
         self.last = self._number
         return event

@@ -110,7 +110,7 @@ def _attempt(
     """Return the response to a call, or the error instead."""
     try:
         response = yield Send(call, headers)
-    except httpx.TransportError as error:
+    except httpx.RequestError as error:
         return unreachable(call, error)
     assert isinstance(response, httpx.Response)
     return failure_of(call, response) or response
@@ -159,7 +159,7 @@ def _content(call: Call[T], response: httpx.Response) -> T:
     return cast(T, content)
 
 
-def unreachable(call: Call[Any], error: httpx.TransportError) -> Unreachable:
+def unreachable(call: Call[Any], error: httpx.RequestError) -> Unreachable:
     """Return the error for a call to which no answer came."""
     reason = f"no answer, {type(error).__name__}"
     if str(error):

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 from orchestrator.client import calls, types
 from orchestrator.client.approval import Approval
 from orchestrator.client.decision_set import DecisionSet
+from orchestrator.client.errors import ApiError
 from orchestrator.client.events import stream_of
 from orchestrator.client.exchange import Call, Flow, Listen, Pause, answered, part
 
@@ -84,12 +85,18 @@ class Flows:
         return self._approval(Call("POST", path, body={"reason": reason}))
 
     def report(
-        self, id_or_key: str, outcomes: Mapping[str, tuple[str, str]]
+        self,
+        id_or_key: str,
+        outcomes: Mapping[str, tuple[str, str]],
+        hashes: Mapping[str, str] | None = None,
     ) -> Flow[Approval]:
         """Report what came of the items."""
         rows = []
         for item, (result, detail) in outcomes.items():
-            rows.append({"item": item, "result": result, "detail": detail})
+            row = {"item": item, "result": result, "detail": detail}
+            if hashes and item in hashes:
+                row["hash"] = hashes[item]
+            rows.append(row)
         path = f"{_address(id_or_key)}outcomes/"
         return self._approval(Call("POST", path, body={"outcomes": rows}))
 
@@ -131,7 +138,12 @@ class Flows:
 
     def _approval(self, call: Call[Any]) -> Flow[Approval]:
         answer = yield from self.send(call)
-        return Approval.read(answer, site=self.site)
+        try:
+            return Approval.read(answer, site=self.site)
+        except (KeyError, TypeError) as error:
+            raise ApiError(
+                200, "no_approval", "the answer is no approval", call=str(call)
+            ) from error
 
 
 class _Patience:

@@ -7,10 +7,19 @@ from typing import Any
 import httpx
 import pytest
 
-from orchestrator.client import AsyncClient, Client, NotAuthenticated, Unreachable
+from orchestrator.client import (
+    ApiError,
+    AsyncClient,
+    Client,
+    NotAuthenticated,
+    Unreachable,
+    calls,
+)
 from orchestrator.client.events import EventReader
+from orchestrator.client.exchange import LONGEST_PAUSE
 
 SITE = "https://runs.example.org"
+READ = calls.runs_retrieve("CLM-1")
 
 
 @pytest.fixture(autouse=True)
@@ -138,3 +147,19 @@ async def test_the_client_that_awaits_follows_too(
                 break
     assert seen == [1, 2]
     assert log.after == ["0", "1"]
+
+
+def test_an_event_that_is_no_json_is_an_error_with_a_cure() -> None:
+    reader = EventReader()
+    assert reader.read("data: {half") is None
+    with pytest.raises(ApiError, match="no JSON"):
+        reader.read("")
+
+
+def test_no_server_puts_a_client_to_sleep_for_ever() -> None:
+    reader = EventReader()
+    for pause in ("99999999", "9" * 5000):
+        reader.read(f"retry: {pause}")
+        reader.read(f"id: {'9' * 5000}")
+        assert reader.pause_after_cut(READ, None, retries=3) <= LONGEST_PAUSE
+    assert reader.last == 0

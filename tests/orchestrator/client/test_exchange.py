@@ -326,3 +326,51 @@ class _Counted:
     def hex(self) -> str:
         _Counted.count += 1
         return f"k{_Counted.count}"
+
+
+def test_a_body_that_cannot_be_unpacked_is_no_answer() -> None:
+    headers = {"Content-Encoding": "gzip"}
+    stream = httpx.ByteStream(b"no gzip")
+    server = Server(httpx.Response(200, headers=headers, stream=stream), answer())
+    assert server.client().send(CANCEL)
+    assert len(server.keys) == 1
+
+
+@pytest.mark.parametrize("garbage", [{}, [], "open", {"id": "01a2", "request": None}])
+def test_json_that_is_no_approval_is_refused(garbage: Any) -> None:
+    server = Server(httpx.Response(200, json=garbage))
+    with pytest.raises(ApiError, match="no approval"):
+        server.client().approval("K-1")
+
+
+def test_listening_ends_though_a_stream_gives_signs_of_life_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = iter(range(10_000))
+    monkeypatch.setattr(
+        "orchestrator.client.connections.time.monotonic", lambda: float(next(now))
+    )
+    server = Server(httpx.Response(200, stream=_Drips()))
+    assert server.client()._connection.carry_out(_listening()) == 0
+
+
+def test_waiting_survives_a_stream_of_garbage() -> None:
+    garbage = httpx.Response(200, text="data: {half\n\n")
+    decided = _open_approval(state="cancelled")
+    server = Server(_open_approval(), garbage, decided)
+    assert server.client().wait("K-1", timeout=20).state == "cancelled"
+
+
+def _listening() -> exchange.Flow[Any]:
+    return (yield exchange.Listen("approvals/01a2/stream/", 0, 14.0))
+
+
+class _Drips(httpx.SyncByteStream):
+    def __iter__(self) -> Iterator[bytes]:
+        for _ in range(5000):
+            yield b": alive\n\n"
+
+
+def _open_approval(state: str = "open") -> httpx.Response:
+    body = {"id": "01a2", "key": "K-1", "state": state, "title": "", "items": []}
+    return httpx.Response(200, json={**body, "request": None})
