@@ -10,6 +10,7 @@ from celery.utils.time import get_exponential_backoff_interval
 
 from orchestrator.bridges.signed_call import (
     AWAY,
+    CALL,
     Rejected,
     SignedCall,
     is_done,
@@ -52,7 +53,8 @@ def runs_when_signed(
                 raise Ignore("a message came again after its task was done")
             if approval.state != "approved" and on_rejected is not None:
                 return on_rejected(approval)
-            return call.run(approval.id, signed_arguments(approval))
+            arguments = signed_arguments(approval)
+            return call.run(approval.id, arguments, hash=approval.item(CALL).hash)
 
         return app.task(bind=True, **{**SAFE, **(options or {})})(ask_or_run)
 

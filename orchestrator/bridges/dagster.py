@@ -51,9 +51,8 @@ def paused_call(
 
     @op(name=f"ask_{call.name}")
     def ask(context: OpExecutionContext, arguments: dict[str, Any]) -> str:
-        key = signed_call.key_of("dagster", call.name, root_of(context.run))
-        approval = call.ask(key, **arguments)
-        tags = {ASKED: approval.id, WAITING: call.name}
+        approval = call.ask(_key_of(call, context.run), **arguments)
+        tags = {ASKED: approval.id, WAITING: call.address}
         context.instance.add_run_tags(context.run_id, tags)
         return approval.id
 
@@ -65,14 +64,16 @@ def paused_call(
             arguments = signed_call.signed_arguments(approval)
         except signed_call.Rejected as error:
             raise Failure(str(error), allow_retries=False) from error
-        return call.run(approval.id, arguments)
+        return call.run(
+            approval.id, arguments, hash=approval.item(signed_call.CALL).hash
+        )
 
     def sensor_of(job: JobDefinition) -> SensorDefinition:
         name = f"{job.name}_when_signed"
 
         @sensor(name=name, job=job, minimum_interval_seconds=look_every)
         def start(context: SensorEvaluationContext) -> Iterator[RunRequest]:
-            waiting = RunsFilter(tags={WAITING: call.name})
+            waiting = RunsFilter(tags={WAITING: call.address})
             for asking in context.instance.get_runs(waiting):
                 approval_id = asking.tags[ASKED]
                 tags = {SIGNED: approval_id}
@@ -98,9 +99,14 @@ def _require_own(
     first = [record.dagster_run.run_id for record in records]
     if first != [root_of(context.run)]:
         raise signed_call.Rejected("another run goes on after it")
-    keys_begin = signed_call.key_of("dagster", call.name, "")
-    if not approval.key.startswith(keys_begin):
+    asking = context.instance.get_runs(RunsFilter(tags={ASKED: approval.id}))
+    if approval.key not in [_key_of(call, run) for run in asking]:
         raise signed_call.Rejected("it is the approval of another call")
+
+
+def _key_of(call: signed_call.SignedCall, run: DagsterRun) -> str:
+    """Return the key of what a run asks."""
+    return signed_call.key_of("dagster", call.address, root_of(run))
 
 
 def root_of(run: DagsterRun) -> str:

@@ -9,6 +9,7 @@ from dbos import DBOS
 
 from orchestrator.bridges.signed_call import (
     AWAY,
+    CALL,
     Rejected,
     SignedCall,
     key_of,
@@ -50,7 +51,14 @@ def step_when_signed(
 
         def look(approval_id: str) -> dict[str, Any] | None:
             approval = client.approval(approval_id)
-            return signed_arguments(approval) if approval.decided else None
+            if not approval.decided:
+                return None
+            arguments = signed_arguments(approval)
+            return {"arguments": arguments, "hash": approval.item(CALL).hash}
+
+        def run(approval_id: str, signed: Mapping[str, Any]) -> T:
+            result: T = call.run(approval_id, signed["arguments"], hash=signed["hash"])
+            return result
 
         @wraps(function)
         def ask_wait_and_run(*args: Any, **kwargs: Any) -> T:
@@ -63,10 +71,10 @@ def step_when_signed(
                     "a fork asks for itself: fork it from before the question"
                 )
             pause = look_every
-            while (arguments := DBOS.run_step(looking, look, approval_id)) is None:
+            while (signed := DBOS.run_step(looking, look, approval_id)) is None:
                 DBOS.recv(approval_id, pause)
                 pause = min(pause * 2, look_at_least_every)
-            result: T = DBOS.run_step(running, call.run, approval_id, arguments)
+            result: T = DBOS.run_step(running, run, approval_id, signed)
             return result
 
         return ask_wait_and_run

@@ -8,7 +8,12 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, ToolReturnPart
 from pydantic_ai.tools import ToolApproved, ToolDenied
 from pydantic_ai.toolsets import FunctionToolset
 
-from orchestrator.bridges.tool_calls import ToolCall, question_of, signed_items
+from orchestrator.bridges.tool_calls import (
+    NotSigned,
+    ToolCall,
+    question_of,
+    signed_items,
+)
 from orchestrator.client.approval import Approval
 from orchestrator.client.flows import Question
 
@@ -67,14 +72,20 @@ def schemas_of(agent: Agent[Any, Any]) -> dict[str, Any]:
 
 
 def _calls(messages: Messages, requests: DeferredToolRequests) -> list[ToolCall]:
-    """Return the calls as the messages have them, from which the agent goes on."""
+    """Return the calls as the messages have them, from which the agent goes on. Raises
+    `NotSigned` for an id that came before: its signature was for that call.
+    """
     waiting = {part.tool_call_id for part in requests.approvals}
     calls: list[ToolCall] = []
+    earlier: set[str] = set()
     for message in messages:
         if isinstance(message, ModelResponse):
+            earlier |= {call.id for call in calls}
             calls = []
             for part in message.tool_calls:
                 id = part.tool_call_id
                 arguments = part.args_as_dict()
                 calls.append(ToolCall(id, part.tool_name, arguments))
+    for id in sorted(waiting & earlier):
+        raise NotSigned(f"the model gave the id {id} to an earlier call too")
     return [call for call in calls if call.id in waiting]

@@ -5,7 +5,7 @@ and what runs is the value that came back. What the bridges to job runners share
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any
 from urllib.parse import quote
 
@@ -78,6 +78,8 @@ class SignedCall:
         self.client = client
         self.function = function
         self.name = function.__name__
+        self.address = f"{function.__module__}.{function.__qualname__}"
+        _require_names(function)
         self.reports = reports
         self._effect = effect
         signature_type: Any = function
@@ -104,28 +106,48 @@ class SignedCall:
             fields[name] = field(arguments) if callable(field) else field
         return self.client.ask(key=key, items=[item], **fields)
 
-    def run(self, approval_id: str, arguments: Mapping[str, Any]) -> Any:
-        """Call the function with the arguments that were signed in an approval."""
+    def run(
+        self, approval_id: str, arguments: Mapping[str, Any], *, hash: str | None = None
+    ) -> Any:
+        """Call the function with the arguments that were signed in an approval. With the
+        `hash` of what was signed, no outcome of it is reported of anything else.
+        """
         try:
             result = validate_call(self.function)(**arguments)
         except NotDone as error:
-            self._report(approval_id, "failed", str(error))
+            self._report(approval_id, hash, "failed", str(error))
             raise
         except Exception as error:
-            self._report(approval_id, "unknown", type(error).__name__)
+            self._report(approval_id, hash, "unknown", type(error).__name__)
             raise
-        self._report(approval_id, "done")
+        self._report(approval_id, hash, "done")
         return result
 
-    def _report(self, approval_id: str, result: str, detail: str = "") -> None:
+    def _report(
+        self, approval_id: str, hash: str | None, result: str, detail: str = ""
+    ) -> None:
         """Report what came of the call. A report that fails is logged, for it must not
         make the call run again.
         """
         if not self.reports:
             return
         try:
-            self.client.report(approval_id, {CALL: (result, detail)})
+            hashes = {CALL: hash} if hash else None
+            self.client.report(approval_id, {CALL: (result, detail)}, hashes=hashes)
         except ApiError as error:
             log.warning(
                 "approval %s: its outcome is not reported: %s", approval_id, error
+            )
+
+
+def _require_names(function: Callable[..., Any]) -> None:
+    """Raise `TypeError` for a function that takes arguments without names of their own:
+    what was signed could not be given to it as it was shown.
+    """
+    named = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+    for parameter in signature(function).parameters.values():
+        if parameter.kind not in named:
+            raise TypeError(
+                f"{function.__qualname__} takes {parameter}: people sign arguments by "
+                "name, so name each of them"
             )

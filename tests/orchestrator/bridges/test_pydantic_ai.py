@@ -98,3 +98,10 @@ def test_tools_behind_a_toolset_have_their_schemas() -> None:
         TestModel(), toolsets=[ts.approval_required() for ts in payer.agent.toolsets]
     )
     assert schemas_of(agent).keys() == {"pay", "refund"}
+
+
+def test_a_call_with_the_id_of_an_earlier_one_has_no_signature() -> None:
+    earlier, _ = Payer().pause().waiting()
+    messages, requests = Payer().pause().waiting()
+    with pytest.raises(NotSigned, match="earlier"):
+        question([*earlier, *messages], requests, run="r-1", reviewers=REVIEWERS)

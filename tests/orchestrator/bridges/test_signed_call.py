@@ -146,3 +146,28 @@ def test_a_report_that_fails_does_not_undo_the_call(
     call = SignedCall(office.client_that_loses(1), pay, **ASKED_OF)
     assert call.run(approval.id, signed_arguments(approval))[0] == "INV-1"
     assert "its outcome is not reported" in caplog.text
+
+
+def test_an_outcome_is_not_reported_of_what_was_signed_since(
+    office: Office, caplog: pytest.LogCaptureFixture
+) -> None:
+    call = SignedCall(office.client, pay, **ASKED_OF)
+    approval = _signed(office, call, "INV-1")
+    call.run(approval.id, signed_arguments(approval), hash="0" * 64)
+    assert "stale_proposal" in caplog.text
+    assert _outcome(office) is None
+    signed = approval.item("call").hash
+    call.run(approval.id, signed_arguments(approval), hash=signed)
+    assert _outcome(office) == ("done", "")
+
+
+def test_a_function_whose_arguments_have_no_names_is_refused(office: Office) -> None:
+    def listed(*invoices: str) -> None: ...
+
+    def named(**invoices: str) -> None: ...
+
+    def positional(invoice: str, /) -> None: ...
+
+    for function in (listed, named, positional):
+        with pytest.raises(TypeError, match="by name"):
+            SignedCall(office.client, function, **ASKED_OF)
