@@ -46,7 +46,10 @@ def step_when_signed(
 
         def ask(*args: Any, **kwargs: Any) -> tuple[str, str]:
             workflow = str(DBOS.workflow_id)
-            key = key_of("dbos", workflow, call.name, str(DBOS.step_id))
+            status = DBOS.get_workflow_status(workflow)
+            # Programs name their workflows: another database may have the same names.
+            began = str(status.created_at if status else None)
+            key = key_of("dbos", workflow, call.name, str(DBOS.step_id), began)
             return workflow, call.ask(key, *args, **kwargs).id
 
         def look(approval_id: str) -> dict[str, Any] | None:

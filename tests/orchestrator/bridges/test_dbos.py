@@ -88,3 +88,19 @@ def test_a_message_wakes_a_workflow_and_decides_nothing(
         forked = shop("fork", "shop/one", 3)
         assert shop("result", forked).startswith("Rejected: a fork asks for itself")
     assert paid(tmp_path) == ["INV-1 10.00"]
+
+
+def test_a_workflow_of_the_same_name_in_another_database_asks_for_itself(
+    office: Office, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    with program(office, tmp_path) as shop:
+        shop("start", "one", "INV-1", "10.00")
+        [asked] = office.asked(1)
+        office.decide(asked, "approve")
+        assert shop("result", "one") == "INV-1 paid"
+    with program(office, other) as shop:
+        shop("start", "one", "INV-1", "10.00")
+        office.asked(2)
+    assert paid(other) == []
