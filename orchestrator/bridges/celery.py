@@ -75,6 +75,7 @@ def _ask_or_look(
         return None
     if approval.key != key:
         raise Rejected(f"approval {approval.id} is that of another task")
+    call.require_asked(approval)
     return approval
 
 

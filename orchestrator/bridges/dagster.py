@@ -102,6 +102,7 @@ def _require_own(
     asking = context.instance.get_runs(RunsFilter(tags={ASKED: approval.id}))
     if approval.key not in [_key_of(call, run) for run in asking]:
         raise signed_call.Rejected("it is the approval of another call")
+    call.require_asked(approval)
 
 
 def _key_of(call: signed_call.SignedCall, run: DagsterRun) -> str:

@@ -101,10 +101,28 @@ class SignedCall:
             "schema": self._schema,
             "effect": self._effect,
         }
+        return self.client.ask(key=key, items=[item], **self._fields_of(arguments))
+
+    def require_asked(self, approval: Approval) -> None:
+        """Raise `Rejected` unless an approval is about this function and asks whom it
+        asks: whoever may ask can ask others under the same key.
+        """
+        item = approval.item(CALL)
+        policy = self._fields_of(item.proposed)
+        same = [
+            item.label == self.name,
+            set(approval.raw["reviewers"]) == set(policy["reviewers"]),
+            approval.raw["quorum"] == policy.get("quorum", 1),
+            approval.raw["four_eyes"] == policy.get("four_eyes", False),
+        ]
+        if not all(same):
+            raise Rejected(f"approval {approval.id} was not asked of its reviewers")
+
+    def _fields_of(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         fields = {}
         for name, field in self._fields.items():
             fields[name] = field(arguments) if callable(field) else field
-        return self.client.ask(key=key, items=[item], **fields)
+        return fields
 
     def run(
         self, approval_id: str, arguments: Mapping[str, Any], *, hash: str | None = None

@@ -25,6 +25,7 @@ from orchestrator.bridges.celery import (  # noqa: E402
     Rejected,
     runs_when_signed,
 )
+from orchestrator.bridges.signed_call import key_of  # noqa: E402
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -193,4 +194,25 @@ def test_a_handler_takes_what_was_not_approved(office: Office) -> None:
         [asked] = office.asked(1)
         office.decide(asked, "reject", reason="too late")
         assert result.get(timeout=30) == "too late"
+    assert shop.paid == []
+
+
+def test_who_asks_others_under_the_id_of_a_task_runs_nothing(
+    office: Office, shop: Shop
+) -> None:
+    value = {"invoice": "INV-9", "amount": "99.00", "currency": "EUR"}
+    lie = office.client.ask(
+        title="Harmless",
+        items=[{"id": "call", "label": "pay", "value": value}],
+        reviewers=[f"user:{office.reviewer.get_username()}"],
+        key=key_of("celery", shop.pay.name, "forged"),
+    )
+    [asked] = office.asked(1)
+    office.decide(asked, "approve")
+    with shop.worker():
+        task = shop.pay.apply_async(
+            ("INV-9", "99.00"), task_id="forged", headers={ASKED: lie.id}
+        )
+        with pytest.raises(Rejected, match="not asked of its reviewers"):
+            task.get(timeout=30)
     assert shop.paid == []

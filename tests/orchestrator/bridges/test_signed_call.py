@@ -171,3 +171,34 @@ def test_a_function_whose_arguments_have_no_names_is_refused(office: Office) -> 
     for function in (listed, named, positional):
         with pytest.raises(TypeError, match="by name"):
             SignedCall(office.client, function, **ASKED_OF)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"reviewers": ["group:payers", "group:clerks"]},
+        {"reviewers": ["group:payers"], "quorum": 2},
+        {"reviewers": ["group:payers"], "four_eyes": True},
+    ],
+)
+def test_what_others_were_asked_is_no_signature_of_this_call(
+    office: Office, policy: dict[str, Any]
+) -> None:
+    call = SignedCall(office.client, pay, **ASKED_OF)
+    approval = call.ask("K-1", "INV-1", "10.00")
+    call.require_asked(approval)
+    [asked] = office.asked(1)
+    call.require_asked(office.client.approval("K-1"))
+    office.decide(asked, "edit", value={**asked.items[0].value, "amount": "9.00"})
+    call.require_asked(office.client.approval("K-1"))
+    with pytest.raises(Rejected, match="not asked of its reviewers"):
+        SignedCall(office.client, pay, **policy).require_asked(approval)
+
+
+def test_another_function_takes_no_signature_of_this_one(office: Office) -> None:
+    approval = SignedCall(office.client, pay, **ASKED_OF).ask("K-1", "INV-1", "10.00")
+
+    def refund(invoice: str, amount: Decimal, currency: str) -> None: ...
+
+    with pytest.raises(Rejected, match="not asked"):
+        SignedCall(office.client, refund, **ASKED_OF).require_asked(approval)
