@@ -159,7 +159,7 @@ class SignedCall:
 
 
 def _require_names(function: Callable[..., Any]) -> None:
-    """Raise `TypeError` for a function that takes arguments without names of their own:
+    """Raise `TypeError` for a function that takes arguments without a name:
     what was signed could not be given to it as it was shown.
     """
     named = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)

@@ -73,7 +73,8 @@ class EventReader:
             self._retry = min(int(value) / 1000, LONGEST_PAUSE)
         if line or not self._data:
             return None
-        data, self._data = "\n".join(self._data), []
+        data = "\n".join(self._data)
+        self._data = []
         try:
             event: Event = parse_strict(data)
         except ValueError as error:
