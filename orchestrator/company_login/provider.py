@@ -44,7 +44,10 @@ class CompanyProvider(OpenIDConnectProvider):
         more, whatever session it has with them.
         """
         nonce = secrets.token_urlsafe(24)
-        data: dict[str, Any] = {"nonce": nonce, "begun_at": int(timezone.now().timestamp())}
+        data: dict[str, Any] = {
+            "nonce": nonce,
+            "begun_at": int(timezone.now().timestamp()),
+        }
         params = {"nonce": nonce}
         if is_confirmation:
             data["confirms"] = str(request.user.pk)
