@@ -98,9 +98,7 @@ def _remove_all_from(run: Run, choose: Choose, needs: Needs, *, by: Any) -> None
 
 
 def _remove_from(run: Run, choose: Choose, needs: Needs, *, by: Any) -> bool:
-    """Return whether all that goes has gone; not where the head was moved, or lines came
-    meanwhile.
-    """
+    """Return whether all that goes has gone; not where lines came meanwhile."""
     pins = Pin.objects.filter(run=run.id, released_at=None)
     pinned = set(pins.values_list("checkpoint", flat=True))
     going = removable(run, choose, needs, pinned=pinned)
@@ -114,8 +112,8 @@ def _remove_from(run: Run, choose: Choose, needs: Needs, *, by: Any) -> bool:
             row=fault.what,
         )
     if _move_head(run.id, going, by=by):
-        # The row that it stood on goes too, now that its checkpoint has a newer one.
-        return False
+        # The checkpoint of the new head stays with that row alone.
+        going = removable(run, choose, needs, pinned=pinned)
     by_name = by.get_username() if by else ""
     remove_next = partial(
         remove_chosen,
@@ -132,17 +130,25 @@ def _remove_from(run: Run, choose: Choose, needs: Needs, *, by: Any) -> bool:
 
 def _move_head(run_id: UUID, going: Removable, *, by: Any) -> bool:
     """Let the thread go on from the newest row that stays, if its head goes, or lines
-    behind that which saved it: of these none may be missing. Returns whether it did.
+    behind that which saved it: of these none may be missing. Returns whether its head
+    moved. In a thread that has ended such lines stay. Raises `WrongStatus` if its head
+    would go.
     """
     with transaction.atomic():
         run = _locked(run_id)
         head = Checkpoint.objects.get(run=run.id, seq=run.head_seq)
-        last_going = max(going.lines, default=0)
-        if head.id not in going.rows and last_going < head.event_seq - 1:
-            return False
+        if head.id not in going.rows:
+            is_behind = max(going.lines, default=0) < _first_needed(head)
+            if is_behind or run.status != Status.WAITING:
+                return False
         newest = going.staying[-1] if going.staying else None
         writer.move_head(run, newest, going.staying_names, by=by)
-    return True
+        return True
+
+
+def _first_needed(head: Checkpoint) -> int:
+    """Return the number of the first line of a thread that its head needs."""
+    return head.event_seq - 1
 
 
 def _rows_that_go(going: Removable, run: Run) -> list[tuple[int, int]]:
@@ -163,10 +169,11 @@ def _remove_lines(run_id: UUID, going: Removable, *, by: Any) -> bool:
         # Looked for anew: writes, pins and checkpoints may have come since.
         lines = lines_without_rows(run)
         head = Checkpoint.objects.get(run=run.id, seq=run.head_seq)
-        if max(lines, default=0) >= head.event_seq - 1:
+        needed = {number for number in lines if number >= _first_needed(head)}
+        if needed and run.status == Status.WAITING:
             return False
         by_name = by.get_username() if by else ""
-        remove_lines(run, lines, by_name=by_name)
+        remove_lines(run, lines - needed, by_name=by_name)
         audit_log.record_act(
             "thread_pruned",
             run,
