@@ -53,7 +53,7 @@ def logging_in(account: Any) -> Iterator[None]:
         _by_log_in.reset(token)
 
 
-def facts_of_log_in() -> dict[str, bool]:
+def facts_of_log_in() -> dict[str, Any]:
     """Return the fact that a log-in changes an account; empty if none does."""
     return {"by_log_in": True} if _by_log_in.get() else {}
 

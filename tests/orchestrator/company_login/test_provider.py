@@ -60,7 +60,7 @@ def by_public_key(claims: Claims) -> str:
 
 
 def unsigned(claims: Claims) -> str:
-    return jwt.encode(claims, None, algorithm="none", headers={"kid": KID})
+    return jwt.encode(claims, "", algorithm="none", headers={"kid": KID})
 
 
 def changed(**changes: Any) -> Callable[[Claims], str]:
