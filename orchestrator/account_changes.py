@@ -4,7 +4,7 @@ and tokens.
 Receivers of Django's signals, so the admin, commands and code of the project are all
 covered; rows that are changed past the ORM's signals are not.
 `OrchestratorConfig.ready` connects them. The actor is known while a request is being
-served (`acting`); else it is the system.
+served (`acting`); else it is the system. A log-in that changes groups is its person's.
 """
 
 from collections.abc import Iterator
@@ -19,6 +19,7 @@ from django.db.models.signals import m2m_changed, post_delete, post_save, pre_sa
 from checkpoints.audit import lines as audit_log
 
 _actor: ContextVar[Any] = ContextVar("countersign_actor", default=None)
+_by_log_in: ContextVar[bool] = ContextVar("countersign_by_log_in", default=False)
 MOST_NAMED = 200
 """The most names that one line lists."""
 FLAGS = ("is_active", "is_staff", "is_superuser")
@@ -37,6 +38,24 @@ def acting(actor: Any) -> Iterator[None]:
         yield
     finally:
         _actor.reset(token)
+
+
+@contextmanager
+def logging_in(account: Any) -> Iterator[None]:
+    """Attribute changes of accounts made in this context to the log-in of `account`,
+    whoever else is signed in in the same browser.
+    """
+    token = _by_log_in.set(True)
+    try:
+        with acting(account):
+            yield
+    finally:
+        _by_log_in.reset(token)
+
+
+def facts_of_log_in() -> dict[str, Any]:
+    """Return the fact that a log-in changes an account; empty if none does."""
+    return {"by_log_in": True} if _by_log_in.get() else {}
 
 
 def current_actor() -> Any:
@@ -96,6 +115,7 @@ def note_rights(
     facts: dict[str, Any] = {
         "subject": _name_of(instance),
         change: names,
+        **facts_of_log_in(),
     }
     kind = _kind(instance, model)
     audit_log.record(kind, actor=current_actor(), **facts)

@@ -279,7 +279,9 @@ def _refused_company_login(facts: Facts) -> str:
 
 
 def _account_bound(facts: Facts) -> str:
-    return f"bound the account {_subject(facts)} to a person of {facts.get('provider', '')}"
+    provider = facts.get("provider", "")
+    bound = f"bound the account {_subject(facts)} to a person of {provider}"
+    return f"{bound}{_by_log_in(facts)}"
 
 
 def _account_unbound(facts: Facts) -> str:
@@ -316,7 +318,13 @@ def _members_changed(facts: Facts) -> str:
             members = _name_in(subject)
             groups = " and ".join(f"the group {_name_in(other)}" for other in others)
         acts.append(f"{verb} {members} {preposition} {groups}")
-    return " and ".join(acts) or "changed members of groups"
+    done = " and ".join(acts) or "changed members of groups"
+    return f"{done}{_by_log_in(facts)}"
+
+
+def _by_log_in(facts: Facts) -> str:
+    """Say that a person did nothing but log in: the directory changed the rest."""
+    return ", by logging in" if facts.get("by_log_in") else ""
 
 
 def _rights_changed(facts: Facts) -> str:

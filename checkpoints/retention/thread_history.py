@@ -17,7 +17,7 @@ from checkpoints.models import Checkpoint, Pin, Run
 from checkpoints.retention.holds import is_held
 from checkpoints.retention.log_stretches import remove_lines
 from checkpoints.retention.rights import require_manager
-from checkpoints.retention.stretches import MOST, RemovedRows, remove_chosen
+from checkpoints.retention.stretches import MOST, TRIES, RemovedRows, remove_chosen
 from checkpoints.threads import is_thread, writer
 from checkpoints.threads.reader import threads_of
 from checkpoints.threads.removable import (
@@ -25,6 +25,7 @@ from checkpoints.threads.removable import (
     Needs,
     Removable,
     latest_of_each,
+    lines_without_rows,
     made_by_others,
     removable,
 )
@@ -62,7 +63,7 @@ def _remove(runs: Sequence[Run], choose: Choose, needs: Needs, *, by: Any) -> No
         _require_removable(run)
     for run in runs:
         try:
-            _remove_from(run, choose, needs, by=by)
+            _remove_all_from(run, choose, needs, by=by)
         # It was deleted meanwhile, with all of its checkpoints.
         except UnknownThing:
             continue
@@ -87,12 +88,22 @@ def _require_removable(run: Run) -> None:
         )
 
 
-def _remove_from(run: Run, choose: Choose, needs: Needs, *, by: Any) -> None:
+def _remove_all_from(run: Run, choose: Choose, needs: Needs, *, by: Any) -> None:
+    for _ in range(1 + TRIES):
+        if _remove_from(run, choose, needs, by=by):
+            return
+    raise WrongStatus(
+        f"thread {run.key} goes on while its history is removed", run=str(run.id)
+    )
+
+
+def _remove_from(run: Run, choose: Choose, needs: Needs, *, by: Any) -> bool:
+    """Return whether all that goes has gone; not where lines came meanwhile."""
     pins = Pin.objects.filter(run=run.id, released_at=None)
     pinned = set(pins.values_list("checkpoint", flat=True))
     going = removable(run, choose, needs, pinned=pinned)
     if not going.rows and not going.lines:
-        return
+        return True
     # What was changed by hand must not go without a word.
     for fault in verify_run(run.id, most=1):
         raise TamperedRow(
@@ -114,7 +125,7 @@ def _remove_from(run: Run, choose: Choose, needs: Needs, *, by: Any) -> None:
     removed = remove_next()
     while removed and removed.may_be_more:
         removed = remove_next()
-    _remove_lines(run.id, going, by=by)
+    return _remove_lines(run.id, going, by=by)
 
 
 def _move_head(run_id: UUID, going: Removable, *, by: Any) -> bool:
@@ -149,13 +160,20 @@ def _rows_that_go(going: Removable, run: Run) -> list[tuple[int, int]]:
     return list(rows.values_list("seq", "stored_size")[:MOST])
 
 
-def _remove_lines(run_id: UUID, going: Removable, *, by: Any) -> None:
+def _remove_lines(run_id: UUID, going: Removable, *, by: Any) -> bool:
+    """Remove the lines about rows that have gone. Returns False where the head must be
+    moved for that, and then removes none.
+    """
     with transaction.atomic():
         run = _locked(run_id)
-        by_name = by.get_username() if by else ""
+        # Looked for anew: writes, pins and checkpoints may have come since.
+        lines = lines_without_rows(run)
         head = Checkpoint.objects.get(run=run.id, seq=run.head_seq)
-        behind = {number for number in going.lines if number < _first_needed(head)}
-        remove_lines(run, behind, by_name=by_name)
+        needed = {number for number in lines if number >= _first_needed(head)}
+        if needed and run.status == Status.WAITING:
+            return False
+        by_name = by.get_username() if by else ""
+        remove_lines(run, lines - needed, by_name=by_name)
         audit_log.record_act(
             "thread_pruned",
             run,
@@ -163,6 +181,7 @@ def _remove_lines(run_id: UUID, going: Removable, *, by: Any) -> None:
             seq=run.event_seq,
             checkpoints=len(going.rows),
         )
+    return True
 
 
 def _locked(run_id: UUID) -> Run:

@@ -101,6 +101,24 @@ def removable(
     )
 
 
+def lines_without_rows(
+    run: Run,
+) -> frozenset[int]:
+    """Return the numbers of the lines about checkpoints of a locked thread whose rows
+    are gone. Raises `TamperedRow`, `WrongKey`.
+    """
+    rows = Checkpoint.objects.filter(run=run.id)
+    stored = set(rows.values_list("id", flat=True))
+    staying = {}
+    going = []
+    for line in reader.saved_lines(run):
+        if line.row in stored:
+            staying[line.name] = line
+        else:
+            going.append(line)
+    return frozenset(_lines_about(run, going, staying))
+
+
 def _with_rows(
     run: Run,
     lines: Sequence[SavedLine],

@@ -11,7 +11,7 @@ from django.contrib.auth import get_user_model
 from django.db import IntegrityError, transaction
 
 from checkpoints.audit import lines as audit_log
-from orchestrator.account_changes import current_actor
+from orchestrator.account_changes import current_actor, facts_of_log_in, logging_in
 from orchestrator.company_login import groups
 from orchestrator.company_login.claims import CompanyPerson
 
@@ -86,10 +86,11 @@ def _make(person: CompanyPerson) -> Any:
     account.set_unusable_password()
     _set_profile(account, person)
     account.save()
-    SocialAccount.objects.create(
-        user=account, provider=person.issuer, uid=person.id, extra_data={}
-    )
-    groups.apply(account, groups.changes_of(account, person.groups))
+    with logging_in(account):
+        SocialAccount.objects.create(
+            user=account, provider=person.issuer, uid=person.id, extra_data={}
+        )
+        groups.apply(account, groups.changes_of(account, person.groups))
     return account
 
 
@@ -98,7 +99,8 @@ def _follow(account: Any, person: CompanyPerson) -> None:
     changed = _set_profile(account, person)
     if changed:
         account.save(update_fields=changed)
-    groups.apply(account, groups.changes_of(account, person.groups))
+    with logging_in(account):
+        groups.apply(account, groups.changes_of(account, person.groups))
 
 
 def _set_profile(account: Any, person: CompanyPerson) -> list[str]:
@@ -165,5 +167,9 @@ def _note(kind: str, bound: Any) -> None:
     account = users._default_manager.filter(pk=bound.user_id).first()
     name = account.get_username() if account is not None else bound.user_id
     audit_log.record(
-        kind, actor=current_actor(), subject=f"user:{name}", provider=bound.provider
+        kind,
+        actor=current_actor(),
+        subject=f"user:{name}",
+        provider=bound.provider,
+        **facts_of_log_in(),
     )

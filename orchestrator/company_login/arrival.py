@@ -103,7 +103,7 @@ def _confirm(
     when it last saw them: an old session of theirs would prove nothing.
     """
     begun: Mapping[str, Any] = state["data"]
-    is_same = account.pk == request.user.pk == begun["confirms"]
+    is_same = str(account.pk) == str(request.user.pk) == begun["confirms"]
     if not is_same:
         text = (
             "You signed in there as somebody else than here, so nothing is confirmed."

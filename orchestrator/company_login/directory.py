@@ -84,10 +84,12 @@ def _changes_of(
 
 
 def apply(change: DirectoryChange) -> None:
-    """Do what was planned for one account, in one transaction."""
+    """Do what was planned for one account, in one transaction; nothing if it is gone."""
     users = get_user_model()._default_manager
     with transaction.atomic():
-        account: Any = users.select_for_update().get(pk=change.key)
+        account: Any = users.select_for_update().filter(pk=change.key).first()
+        if account is None:
+            return
         groups.apply(account, change.groups)
         if change.switched_off:
             account.is_active = False

@@ -44,10 +44,13 @@ class CompanyProvider(OpenIDConnectProvider):
         more, whatever session it has with them.
         """
         nonce = secrets.token_urlsafe(24)
-        data = {"nonce": nonce, "begun_at": int(timezone.now().timestamp())}
+        data: dict[str, Any] = {
+            "nonce": nonce,
+            "begun_at": int(timezone.now().timestamp()),
+        }
         params = {"nonce": nonce}
         if is_confirmation:
-            data["confirms"] = request.user.pk
+            data["confirms"] = str(request.user.pk)
             params |= {"prompt": "login", "max_age": "0"}
         answer: HttpResponse = self.redirect(
             request, "login", next_url=next_url, data=data, auth_params=params
@@ -145,7 +148,10 @@ class CompanyAdapter(OpenIDConnectOAuth2Adapter):
             )
         except (jwt.PyJWTError, KeyError) as error:
             raise OAuth2Error("the ID token cannot be verified") from error
-        if claims.get("azp", app.client_id) != app.client_id:
+        # One for several must say which of them it was made for.
+        is_for_several = isinstance(claims["aud"], list) and len(claims["aud"]) > 1
+        client = claims.get("azp", "" if is_for_several else app.client_id)
+        if client != app.client_id:
             raise OAuth2Error("the ID token is for another client")
         return claims
 

@@ -4,7 +4,7 @@ look as if they had left.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,10 +43,11 @@ class Attributes:
 
 
 def users_in(
-    resources: Iterable[Resource], attributes: Attributes
+    resources: Iterable[Resource], attributes: Attributes, mapped: Collection[str]
 ) -> dict[str, DirectoryUser]:
-    """Return the users among these resources, by the id under which they sign in.
-    Raises `UnreadableDirectory`.
+    """Return the users among these resources, by the id under which they sign in, with
+    those of their groups that are `mapped`. Raises `UnreadableDirectory`, also where no
+    mapped group is listed: everybody would look as if they had lost theirs.
     """
     users: list[Resource] = []
     groups: list[Resource] = []
@@ -54,7 +55,7 @@ def users_in(
         (groups if _is_group(resource) else users).append(resource)
     if not users:
         raise UnreadableDirectory("the directory lists no users")
-    memberships = _memberships(groups, attributes.group)
+    memberships = _memberships(_of_mapping(groups, attributes.group, mapped))
     listed: dict[str, DirectoryUser] = {}
     for user in users:
         identifier = user.get(attributes.user)
@@ -65,8 +66,7 @@ def users_in(
                 f"two users have the {attributes.user} {identifier}"
             )
         listed[identifier] = DirectoryUser(
-            # An account that does not say so is active (RFC 7643, 4.1.1).
-            active=user.get("active", True) is True,
+            active=_is_active(user, identifier),
             groups=frozenset(memberships[str(user.get("id"))]),
         )
     return listed
@@ -77,14 +77,52 @@ def _is_group(resource: Resource) -> bool:
     return any(str(schema).endswith(":Group") for schema in schemas)
 
 
-def _memberships(groups: Iterable[Resource], attribute: str) -> dict[str, set[str]]:
-    """Return the groups of each user, by the id of the resource."""
-    names: dict[str, set[str]] = defaultdict(set)
+def _is_active(user: Resource, identifier: str) -> bool:
+    # An account that does not say so is active (RFC 7643, 4.1.1).
+    active = user.get("active", True)
+    if not isinstance(active, bool):
+        raise UnreadableDirectory(
+            f"the user {identifier} has an active that is neither true nor false"
+        )
+    return active
+
+
+def _of_mapping(
+    groups: Iterable[Resource], attribute: str, mapped: Collection[str]
+) -> dict[str, Resource]:
+    """Return the groups that are mapped, by the attribute that the mapping names. Raises
+    `UnreadableDirectory`, also where two groups share the name of a mapped one: anybody
+    may have made the second.
+    """
+    listed: dict[str, Resource] = {}
     for group in groups:
         name = group.get(attribute)
         if not isinstance(name, str):
             raise UnreadableDirectory(f"a group has no {attribute}")
-        for member in group.get("members") or ():
+        if name in listed:
+            raise UnreadableDirectory(f"two groups have the {attribute} {name}")
+        if name in mapped:
+            listed[name] = group
+    if not listed:
+        raise UnreadableDirectory(
+            "the directory lists no group of COUNTERSIGN_OIDC_GROUPS: is the list of "
+            f"groups missing, or is {attribute} not what the mapping names?"
+        )
+    if not any("members" in group for group in listed.values()):
+        raise UnreadableDirectory("the groups are listed without their members")
+    return listed
+
+
+def _memberships(groups: Mapping[str, Resource]) -> dict[str, set[str]]:
+    """Return the groups of each user, by the id of the resource."""
+    names: dict[str, set[str]] = defaultdict(set)
+    for name, group in groups.items():
+        members = group.get("members") or []
+        if not isinstance(members, list) or not all(
+            isinstance(member, dict) for member in members
+        ):
+            raise UnreadableDirectory(f"the members of the group {name} are no list")
+        for member in members:
             names[str(member.get("value"))].add(name)
     return names
 
@@ -96,7 +134,10 @@ def resources_of_file(text: str) -> list[Resource]:
     except (ValueError, RecursionError) as error:
         raise UnreadableDirectory("it is not JSON that names nothing twice") from error
     resources = _resources(content)
-    _require_whole(len(resources), content.get("totalResults", len(resources)))
+    # Without it nobody could say whether a page is all there is.
+    if "totalResults" not in content:
+        raise UnreadableDirectory("it is no list of SCIM: it has no totalResults")
+    _require_whole(len(resources), content["totalResults"])
     return resources
 
 

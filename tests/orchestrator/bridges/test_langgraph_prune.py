@@ -4,7 +4,7 @@ is provable, and what stays goes on.
 
 import operator
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, TypedDict
 from uuid import UUID
 
@@ -417,3 +417,71 @@ def test_late_writes_of_what_goes_go_too() -> None:
     (only,) = saver.list(thread("t-1"))
     assert only.metadata["step"] == 2
     assert UUID(str(_run().head))
+
+
+def _meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any]) -> None:
+    """Let something happen once, when it has been chosen what goes."""
+    acts = [act]
+
+    def verify(run_id: Any, **facts: Any) -> Any:
+        if acts:
+            acts.pop()()
+        return verify_run(run_id, **facts)
+
+    monkeypatch.setattr("checkpoints.retention.thread_history.verify_run", verify)
+
+
+def test_a_checkpoint_that_is_pinned_meanwhile_stays_with_its_name_and_writes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    saver = CountersignSaver()
+    first = saver.put(thread("t-1"), empty_checkpoint(), {"step": 1}, {})
+    saver.put_writes(first, [("text", "a")], "task")
+    saver.put(thread("t-1"), empty_checkpoint(), {"step": 2}, {})
+    row = Checkpoint.objects.get(run=_run().id, seq=1)
+    _meanwhile(monkeypatch, lambda: retention.pin(row.id, by=None))
+    saver.prune(["t-1"])
+    pinned = saver.get_tuple(first)
+    assert pinned is not None
+    assert pinned.pending_writes == [("task", "text", "a")]
+
+
+def test_writes_that_come_meanwhile_at_what_goes_go_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    saver = CountersignSaver()
+    first = saver.put(thread("t-1"), empty_checkpoint(), {"step": 1}, {})
+    saver.put(thread("t-1"), empty_checkpoint(), {"step": 2}, {})
+    _meanwhile(
+        monkeypatch, lambda: saver.put_writes(first, [("text", "Zebedee")], "task")
+    )
+    saver.prune(["t-1"])
+    assert not _holds("Zebedee")
+    assert not RunEvent.objects.filter(task=first["configurable"]["checkpoint_id"])
+    saver.put(thread("t-1"), empty_checkpoint(), {"step": 3}, {})
+    assert [point.metadata["step"] for point in saver.list(thread("t-1"))] == [3, 2]
+
+
+def test_a_run_that_went_on_meanwhile_can_be_removed_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    saver = CountersignSaver()
+    _answered(saver, "Zebedee", "run-1")
+    _answered(saver, "Bob", "run-2")
+    _meanwhile(monkeypatch, lambda: _answered(saver, "Zebedee", "run-1"))
+    saver.prune(["t-1"])
+    assert _holds("Zebedee")
+    saver.delete_for_runs(["run-1"])
+    assert not _holds("Zebedee")
+
+
+def test_two_removals_at_once_leave_what_both_leave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    saver = CountersignSaver()
+    _answered(saver, "Ada", "run-1")
+    _answered(saver, "Bob", "run-2")
+    _meanwhile(monkeypatch, lambda: saver.prune(["t-1"]))
+    saver.prune(["t-1"])
+    assert len(list(saver.list(thread("t-1")))) == 1
+    saver.put(thread("t-1"), empty_checkpoint(), {"step": 1}, {})

@@ -2,6 +2,7 @@
 lost the group that let them sign cannot.
 """
 
+import json
 from collections.abc import Callable
 from datetime import timedelta
 from io import StringIO
@@ -177,7 +178,10 @@ def test_an_effect_that_has_not_begun_does_not_rest_on_who_lost_the_group(
             sign_in("rita")
         else:
             users = tmp_path / "users.json"
-            users.write_text('{"totalResults": 1, "Resources": [{"id": "rita"}]}')
+            group = {"schemas": ["urn:ietf:params:scim:schemas:core:2.0:Group"]}
+            group |= {"displayName": "acme-claims", "members": []}
+            resources = [{"id": "rita"}, group]
+            users.write_text(json.dumps({"totalResults": 2, "Resources": resources}))
             call_command("sync_groups", str(users), "--apply", stdout=StringIO())
         runs.advance(run.id)
         assert paid == []

@@ -86,12 +86,27 @@ def test_a_group_that_was_taken_away_is_gone_at_the_next_log_in(
     assert groups_of(person) == {"of-this-house"}
     assert person_of(answer.browser) is None
     assert sentences("members_changed") == [
-        "added s-3 to the group auditor and the group reviewer",
+        "added s-3 to the group auditor and the group reviewer, by logging in",
         "added s-3 to the group of-this-house",
-        "removed s-3 from the group auditor",
-        "removed s-3 from the group reviewer",
+        "removed s-3 from the group auditor, by logging in",
+        "removed s-3 from the group reviewer, by logging in",
     ]
     assert "bound the account s-3" in sentences("account_bound")[0]
+    lines = AuditLine.objects.filter(kind__in=("members_changed", "account_bound"))
+    assert list(lines.order_by("id").values_list("actor_name", flat=True)) == [
+        *("s-3", "s-3", "", "s-3", "s-3")
+    ]
+
+
+def test_a_change_of_groups_is_of_who_logs_in_and_not_of_who_was_signed_in(
+    directory: CompanyDirectory, sign_in: SignIn
+) -> None:
+    root = Client()
+    root.force_login(UserFactory.create(username="root", is_superuser=True))
+    directory.set_person("s-14", "acme-reviewers")
+    sign_in("s-14", root)
+    line = AuditLine.objects.get(kind="members_changed")
+    assert line.actor_name == "s-14"
 
 
 def test_a_name_and_an_address_that_are_taken_never_lead_to_that_account(

@@ -57,6 +57,10 @@ def group_of(name: str, *people: str) -> dict[str, Any]:
     }
 
 
+NOBODY = group_of("acme-audit")
+"""A mapped group that has no members, and says so."""
+
+
 def listed(folder: Path, *resources: Any, total: int | None = None) -> str:
     path = folder / "directory.json"
     content = {"totalResults": total or len(resources), "Resources": resources}
@@ -123,7 +127,7 @@ def test_groups_follow_the_directory_and_who_is_gone_is_switched_off(
 
 def test_nobody_is_switched_on_again(tmp_path: Path) -> None:
     rosa = bound("rosa", is_active=False)
-    sync(listed(tmp_path, user_of("rosa")), "--apply")
+    sync(listed(tmp_path, user_of("rosa"), NOBODY), "--apply")
     rosa.refresh_from_db()
     assert not rosa.is_active
 
@@ -132,10 +136,19 @@ def test_nobody_is_switched_on_again(tmp_path: Path) -> None:
     ("resources", "total", "words"),
     [
         ([], None, "lists no users"),
-        ([user_of("rosa")], 2, "1 of 2 resources"),
-        ([user_of("other")], None, "none of the 1 accounts"),
-        ([user_of("rosa"), user_of("rosa")], None, "two users"),
-        ([{"schemas": [USER]}], None, "a user has no id"),
+        ([user_of("rosa"), NOBODY], 3, "2 of 3 resources"),
+        ([user_of("rosa")], None, "no group of COUNTERSIGN_OIDC_GROUPS"),
+        (
+            [user_of("rosa"), {"schemas": [GROUP], "displayName": "acme-audit"}],
+            None,
+            "members",
+        ),
+        ([user_of("rosa"), NOBODY, NOBODY], None, "two groups"),
+        ([user_of("rosa", active="True"), NOBODY], None, "neither true nor false"),
+        ([user_of("rosa"), NOBODY | {"members": ["id-rosa"]}], None, "are no list"),
+        ([user_of("other"), NOBODY], None, "none of the 1 accounts"),
+        ([user_of("rosa"), user_of("rosa"), NOBODY], None, "two users"),
+        ([{"schemas": [USER]}, NOBODY], None, "a user has no id"),
         (["rosa"], None, "is no object"),
     ],
 )
@@ -148,13 +161,44 @@ def test_a_list_that_cannot_be_right_changes_nothing(
     assert groups_of(rosa) == {"reviewer"}
 
 
+def test_a_list_that_does_not_say_how_much_there_is_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    rosa = bound("rosa", "reviewer")
+    path = tmp_path / "page.json"
+    path.write_text(json.dumps({"Resources": [user_of("rosa"), NOBODY]}))
+    with pytest.raises(CommandError, match="has no totalResults"):
+        sync(str(path), "--apply")
+    assert groups_of(rosa) == {"reviewer"}
+
+
+def test_the_last_member_of_the_last_group_can_be_taken_out(tmp_path: Path) -> None:
+    rosa = bound("rosa", "auditor")
+    sync(listed(tmp_path, user_of("rosa"), NOBODY), "--apply")
+    assert groups_of(rosa) == set()
+
+
+def test_an_account_that_was_removed_meanwhile_stops_nobody_else() -> None:
+    from orchestrator.company_login import directory
+    from orchestrator.company_login.scim import DirectoryUser
+
+    gone = bound("gone", "reviewer")
+    rosa = bound("rosa", "reviewer")
+    nothing = DirectoryUser(active=True, groups=frozenset())
+    changes = directory.planned_changes({"id-gone": nothing, "id-rosa": nothing})
+    gone.delete()
+    for change in changes:
+        directory.apply(change)
+    assert groups_of(rosa) == set()
+
+
 def test_accounts_of_another_provider_are_left_alone(tmp_path: Path) -> None:
     bound("rosa")
     other = UserFactory.create(username="other")
     SocialAccount.objects.create(
         user=other, provider="https://elsewhere.example.org", uid="id-other"
     )
-    sync(listed(tmp_path, user_of("rosa")), "--apply")
+    sync(listed(tmp_path, user_of("rosa"), NOBODY), "--apply")
     other.refresh_from_db()
     assert other.is_active
 
@@ -193,6 +237,8 @@ def test_the_command_says_what_it_lacks(settings: Any, tmp_path: Path) -> None:
         ((), "name files, or an address"),
         ((file, "--url", "https://example.org"), "name files, or an address"),
         (("--url", "http://example.org"), "must begin with https"),
+        (("--url", "http://127.0.0.1.example.org"), "must begin with https"),
+        (("--url", "http://localhost@example.org"), "must begin with https"),
         ((file, "--by", "olive"), "may not change accounts"),
         ((str(tmp_path / "none.json"),), "cannot read"),
     ):

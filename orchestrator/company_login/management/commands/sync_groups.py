@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.core.management.base import CommandError
 from requests import RequestException
@@ -87,7 +88,7 @@ def _planned(options: dict[str, Any]) -> list[DirectoryChange]:
     """Return what the lists change. Raises `CommandError`."""
     attributes = scim.Attributes(user=options["user_id"], group=options["group_id"])
     try:
-        users = scim.users_in(_resources(options), attributes)
+        users = scim.users_in(_resources(options), attributes, conf().oidc_groups)
         return directory.planned_changes(users)
     except scim.UnreadableDirectory as error:
         raise CommandError(
@@ -107,11 +108,18 @@ def _resources(options: dict[str, Any]) -> Iterator[scim.Resource]:
         raise CommandError("name files, or an address with --url")
     if not address:
         return chain.from_iterable(_resources_of(path) for path in options["files"])
-    if not address.startswith(("https://", "http://127.0.0.1", "http://localhost")):
+    if not _is_private(address):
         raise CommandError("--url must begin with https://: it is sent a token")
     if not conf().scim_token:
         raise CommandError("COUNTERSIGN_SCIM_TOKEN is not set")
     return scim.resources_of(address, conf().scim_token)
+
+
+def _is_private(address: str) -> bool:
+    """Return whether nobody on the way can read what is sent to an address."""
+    parts = urlsplit(address)
+    is_here = parts.hostname in ("127.0.0.1", "localhost")
+    return parts.scheme == "https" or (parts.scheme == "http" and is_here)
 
 
 def _resources_of(path: str) -> list[scim.Resource]:
