@@ -73,9 +73,11 @@ def reports_on(request: ApprovalRequest) -> dict[UUID, OutcomeReport]:
     reports: dict[UUID, OutcomeReport] = {}
     lines = RunEvent.objects.filter(run=request.run_id, type=REPORTED).order_by("seq")
     for line in lines:
+        # Before it is read which request it is about: a line that was changed to be
+        # about another would be missed.
+        sealed_rows.verify_row(line, protection)
         if not line.task.startswith(str(request.id)):
             continue
-        sealed_rows.verify_row(line, protection)
         facts = required_facts(line)
         write = UUID(facts["write"])
         detail = facts["detail"] if isinstance(facts["detail"], str) else ""
