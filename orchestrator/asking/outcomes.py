@@ -61,8 +61,9 @@ def report(
     are recorded or none; what is recorded already changes nothing.
 
     Raises `InvalidValue` (names the place), `UnknownThing`, `Erased`, `WrongStatus` (an
-    item is not approved, or others are open), `StaleProposal` (the hash is not that which was signed), and
-    `AlreadyReported`: something else was, unless that was an unknown outcome.
+    item is not approved, or others are open), `StaleProposal` (the hash is not that
+    which was signed), and `AlreadyReported`: something else was, unless that was an
+    unknown outcome.
     """
     reported = _checked(outcomes)
     run = run_to_act_on(by, "start_run", id_or_key)
