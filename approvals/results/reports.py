@@ -73,16 +73,23 @@ def reports_on(request: ApprovalRequest) -> dict[UUID, OutcomeReport]:
     reports: dict[UUID, OutcomeReport] = {}
     lines = RunEvent.objects.filter(run=request.run_id, type=REPORTED).order_by("seq")
     for line in lines:
-        # Before it is read which request it is about: a line that was changed to be
-        # about another would be missed.
+        # All of them: one that was changed could hide about which request it is.
         sealed_rows.verify_row(line, protection)
-        if not line.task.startswith(str(request.id)):
-            continue
         facts = required_facts(line)
+        if facts["request"] != str(request.id):
+            continue
         write = UUID(facts["write"])
-        detail = facts["detail"] if isinstance(facts["detail"], str) else ""
+        detail = facts["detail"]
+        # An erasure leaves a tombstone.
+        if not isinstance(detail, str):
+            detail = ""
         reports[write] = OutcomeReport(
-            write, facts["result"], detail, facts["hash"], line.at, line.actor
+            write,
+            facts["result"],
+            detail,
+            facts["hash"],
+            line.at,
+            line.actor,
         )
     return reports
 
@@ -150,11 +157,16 @@ def failures_in_words(request: ApprovalRequest, listed: ListedReports) -> str:
         by_write = reports_on(request)
     except UNREADABLE:
         return "what was reported cannot be read"
-    first = [write for write in listed.bad if write in by_write][:MOST_FAILURES]
-    labels = _labels(request, first) if request.writes > 1 else {}
+    first = listed.bad[:MOST_FAILURES]
+    labels: dict[UUID, str] = {}
+    if request.writes > 1:
+        labels = _labels(request, first)
     sentences: list[str] = []
     for write in first:
-        parts = [labels.get(write, ""), by_write[write].detail]
+        report = by_write.get(write)
+        if report is None:
+            continue
+        parts = [labels.get(write, ""), report.detail]
         sentences.append(": ".join(filter(None, parts)))
     return "; ".join(filter(None, sentences))
 

@@ -5,7 +5,6 @@ those that were signed.
 """
 
 import base64
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from checkpoints.bundle.verifier import (
     Verdict,
     fault_of_assertion,
     framed_hash,
+    seconds_between,
     signed_line,
 )
 from checkpoints.core.strict_json import parse_strict
@@ -278,8 +278,7 @@ def _uncompared_window(receipt: dict[str, Any]) -> str:
     if staged_at is None:
         # Of a person it says nothing: people need not wait.
         return UNKNOWN_WINDOW if decision["by"].startswith(POLICIES) else ""
-    waited = datetime.fromisoformat(decision["at"]) - datetime.fromisoformat(staged_at)
-    is_over = waited.total_seconds() >= window
+    is_over = seconds_between(staged_at, decision["at"]) >= window
     _require(is_over, "a policy signed it before its window was over")
     return ""
 

@@ -248,8 +248,9 @@ class Contents:
         self.windows: Row = {}
         # Requests that were applied as approved, and that a veto had to let pass.
         self.let_pass: set[str] = set()
-        self.vetoes: Row = {}  # request and write -> the last answer: number, verdict
-        self.staged: Row = {}  # write -> number of a revision -> when it was staged
+        # Write -> the last answer of a veto: number, verdict, request.
+        self.vetoes: Row = {}
+        self.staged: dict[str, Numbered] = {}  # write -> revision -> when staged
         # Receipt that a passkey signed -> the document, and why it does not hold.
         self.assertions: dict[str, tuple[Row, str]] = {}
         # Write -> hash of a revision -> number of the revision, hash of its value.
@@ -445,9 +446,10 @@ class Contents:
             self.skippable.add(row.id)
         if "auto_after" in policy:
             self.windows[row.id] = policy["auto_after"]
-        is_applied = (row.status, row.outcome) == ("applied", "approved")
+        if row.status != "applied" or row.outcome != "approved":
+            return
         # Nothing of a patch is applied that another of its gates rejected.
-        if is_applied and "veto" in policy and row.node != "$patch":
+        if "veto" in policy and row.node != "$patch":
             self.let_pass.add(row.id)
 
     def check_receipt(self, row: Fields) -> None:
@@ -475,20 +477,24 @@ class Contents:
     def _require_window(self, row: Fields) -> None:
         """Require that a policy signed only after the window of the revision."""
         window = self.windows.get(row.request)
-        is_of_policy = row.receipt is None and row.by_name.startswith(POLICIES)
-        if window is None or row.verdict != "approve" or not is_of_policy:
+        if window is None or row.verdict != "approve":
+            return
+        # Nobody has to wait but policies.
+        if row.receipt:
+            return
+        if not row.by_name.startswith(POLICIES):
             return
         staged_at = self.staged[row.write][row.revision]
-        waited = datetime.fromisoformat(row.at) - datetime.fromisoformat(staged_at)
-        is_over = waited.total_seconds() >= window
+        waited = seconds_between(staged_at, row.at)
+        is_over = waited >= window
         must(is_over, "a policy signed it before its window was over")
 
     def _note_veto(self, row: Fields) -> None:
         if row.verdict not in VETO_ANSWERS:
             return
-        place = (row.request, row.write)
-        answer = (row.event_seq, row.verdict)
-        self.vetoes[place] = max(answer, self.vetoes.get(place, answer))
+        answer = (row.event_seq, row.verdict, row.request)
+        before = self.vetoes.get(row.write, answer)
+        self.vetoes[row.write] = max(answer, before)
 
     def _require_decided_revision(self, row: Fields) -> None:
         must(row.request in self.requests, "the request of this decision is missing")
@@ -568,9 +574,9 @@ class Contents:
         last = (*self.ends["checkpoints"], self.checkpoint)
         fits = last == (run.head_seq, run.head_hash, run.head)
         must(fits, "the head is not the last checkpoint")
-        for (request, _), (_, answer) in self.vetoes.items():
-            is_let_pass = answer != "veto" or request not in self.let_pass
-            must(is_let_pass, "what its veto kept open was applied")
+        for _, answer, request in self.vetoes.values():
+            is_kept_open = answer == "veto" and request in self.let_pass
+            must(not is_kept_open, "what its veto kept open was applied")
         fits = self.counts["decision"] == run.decisions
         must(fits, "the run counts other decisions")
         if not self.encrypted:
@@ -628,6 +634,14 @@ def _object(pairs: list[tuple[str, Any]]) -> Row:
     value = dict(pairs)
     must(len(value) == len(pairs), "a key is given more than once")
     return value
+
+
+def seconds_between(earlier: str, later: str) -> float:
+    """Return the seconds from one moment to another, both as rows have them."""
+    begin = datetime.fromisoformat(earlier)
+    end = datetime.fromisoformat(later)
+    waited = end - begin
+    return waited.total_seconds()
 
 
 def digest(text: str) -> str:

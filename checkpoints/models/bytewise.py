@@ -19,7 +19,7 @@ class Bytewise(Func):
     template = "%(expressions)s COLLATE %(collation)s"
     output_field = CharField()
 
-    def as_sql(
+    def as_sql(  # type: ignore[override]
         self,
         compiler: Any,
         connection: Any,

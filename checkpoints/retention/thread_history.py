@@ -100,7 +100,9 @@ def _remove_from(run: Run, choose: Choose, needs: Needs, *, by: Any) -> None:
             run=str(run.id),
             row=fault.what,
         )
-    _move_head(run.id, going, by=by)
+    if _move_head(run.id, going, by=by):
+        # The checkpoint of the new head stays with that row alone.
+        going = removable(run, choose, needs, pinned=pinned)
     by_name = by.get_username() if by else ""
     remove_next = partial(
         remove_chosen,
@@ -115,18 +117,27 @@ def _remove_from(run: Run, choose: Choose, needs: Needs, *, by: Any) -> None:
     _remove_lines(run.id, going, by=by)
 
 
-def _move_head(run_id: UUID, going: Removable, *, by: Any) -> None:
+def _move_head(run_id: UUID, going: Removable, *, by: Any) -> bool:
     """Let the thread go on from the newest row that stays, if its head goes, or lines
-    behind that which saved it: of these none may be missing.
+    behind that which saved it: of these none may be missing. Returns whether its head
+    moved. In a thread that has ended such lines stay. Raises `WrongStatus` if its head
+    would go.
     """
     with transaction.atomic():
         run = _locked(run_id)
         head = Checkpoint.objects.get(run=run.id, seq=run.head_seq)
-        last_going = max(going.lines, default=0)
-        if head.id not in going.rows and last_going < head.event_seq - 1:
-            return
+        if head.id not in going.rows:
+            is_behind = max(going.lines, default=0) < _first_needed(head)
+            if is_behind or run.status != Status.WAITING:
+                return False
         newest = going.staying[-1] if going.staying else None
         writer.move_head(run, newest, going.staying_names, by=by)
+        return True
+
+
+def _first_needed(head: Checkpoint) -> int:
+    """Return the number of the first line of a thread that its head needs."""
+    return head.event_seq - 1
 
 
 def _rows_that_go(going: Removable, run: Run) -> list[tuple[int, int]]:
@@ -142,7 +153,9 @@ def _remove_lines(run_id: UUID, going: Removable, *, by: Any) -> None:
     with transaction.atomic():
         run = _locked(run_id)
         by_name = by.get_username() if by else ""
-        remove_lines(run, going.lines, by_name=by_name)
+        head = Checkpoint.objects.get(run=run.id, seq=run.head_seq)
+        behind = {number for number in going.lines if number < _first_needed(head)}
+        remove_lines(run, behind, by_name=by_name)
         audit_log.record_act(
             "thread_pruned",
             run,

@@ -166,7 +166,7 @@ class ItemDecisionOut(VerdictOut):
 class OutcomeOut(serializers.Serializer[OutcomeReport]):
     """The outcome of an item, as the caller reported it."""
 
-    result = serializers.ChoiceField(choices=RESULTS)
+    result = serializers.CharField(help_text=", ".join(RESULTS))
     detail = serializers.CharField()
     at = serializers.DateTimeField()
     by = serializers.CharField(help_text="a user's name; empty for the system")

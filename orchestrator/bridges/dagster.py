@@ -5,7 +5,19 @@ signed; meanwhile there is no run. docs/job-runners.md.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import dagster as dg
+from dagster import (
+    DagsterRun,
+    Failure,
+    JobDefinition,
+    OpDefinition,
+    OpExecutionContext,
+    RunRequest,
+    RunsFilter,
+    SensorDefinition,
+    SensorEvaluationContext,
+    op,
+    sensor,
+)
 
 from orchestrator.bridges import signed_call
 from orchestrator.client import Approval, Client
@@ -21,9 +33,9 @@ class PausedCall(NamedTuple):
     `sensor_of` makes the sensor that starts its job.
     """
 
-    ask: dg.OpDefinition
-    run: dg.OpDefinition
-    sensor_of: Callable[[dg.JobDefinition], dg.SensorDefinition]
+    ask: OpDefinition
+    run: OpDefinition
+    sensor_of: Callable[[JobDefinition], SensorDefinition]
 
 
 def paused_call(
@@ -37,40 +49,40 @@ def paused_call(
     """Split a function into parts of two jobs. `question` is that of `SignedCall`."""
     call = signed_call.SignedCall(client, function, reviewers=reviewers, **question)
 
-    @dg.op(name=f"ask_{call.name}")
-    def ask(context: dg.OpExecutionContext, arguments: dict[str, Any]) -> str:
+    @op(name=f"ask_{call.name}")
+    def ask(context: OpExecutionContext, arguments: dict[str, Any]) -> str:
         key = signed_call.key_of("dagster", call.name, root_of(context.run))
         approval = call.ask(key, **arguments)
         tags = {ASKED: approval.id, WAITING: call.name}
         context.instance.add_run_tags(context.run_id, tags)
         return approval.id
 
-    @dg.op(name=call.name, config_schema={"approval": str})
-    def run(context: dg.OpExecutionContext) -> Any:
+    @op(name=call.name, config_schema={"approval": str})
+    def run(context: OpExecutionContext) -> Any:
         approval = client.approval(context.op_config["approval"])
         try:
             _require_own(context, approval, call)
             arguments = signed_call.signed_arguments(approval)
         except signed_call.Rejected as error:
-            raise dg.Failure(str(error), allow_retries=False) from error
+            raise Failure(str(error), allow_retries=False) from error
         return call.run(approval.id, arguments)
 
-    def sensor_of(job: dg.JobDefinition) -> dg.SensorDefinition:
+    def sensor_of(job: JobDefinition) -> SensorDefinition:
         name = f"{job.name}_when_signed"
 
-        @dg.sensor(name=name, job=job, minimum_interval_seconds=look_every)
-        def start(context: dg.SensorEvaluationContext) -> Iterator[dg.RunRequest]:
-            waiting = dg.RunsFilter(tags={WAITING: call.name})
+        @sensor(name=name, job=job, minimum_interval_seconds=look_every)
+        def start(context: SensorEvaluationContext) -> Iterator[RunRequest]:
+            waiting = RunsFilter(tags={WAITING: call.name})
             for asking in context.instance.get_runs(waiting):
                 approval_id = asking.tags[ASKED]
                 tags = {SIGNED: approval_id}
-                if context.instance.get_runs(dg.RunsFilter(tags=tags), limit=1):
+                if context.instance.get_runs(RunsFilter(tags=tags), limit=1):
                     no_more = {WAITING: "no more"}
                     context.instance.add_run_tags(asking.run_id, no_more)
                 elif client.approval(approval_id).decided:
                     op_config = {"config": {"approval": approval_id}}
                     run_config = {"ops": {call.name: op_config}}
-                    yield dg.RunRequest(approval_id, run_config, tags)
+                    yield RunRequest(approval_id, run_config, tags)
 
         return start
 
@@ -78,10 +90,10 @@ def paused_call(
 
 
 def _require_own(
-    context: dg.OpExecutionContext, approval: Approval, call: signed_call.SignedCall
+    context: OpExecutionContext, approval: Approval, call: signed_call.SignedCall
 ) -> None:
     """Raise `Rejected` unless this run is the one that goes on after the approval."""
-    filters = dg.RunsFilter(tags={SIGNED: approval.id})
+    filters = RunsFilter(tags={SIGNED: approval.id})
     records = context.instance.get_run_records(filters, limit=1, ascending=True)
     first = [record.dagster_run.run_id for record in records]
     if first != [root_of(context.run)]:
@@ -91,6 +103,6 @@ def _require_own(
         raise signed_call.Rejected("it is the approval of another call")
 
 
-def root_of(run: dg.DagsterRun) -> str:
+def root_of(run: DagsterRun) -> str:
     """Return the id that a run shares with those that execute it again."""
     return run.root_run_id or run.run_id

@@ -34,7 +34,7 @@ def make_server(client: AsyncClient, reviewers: Sequence[str]) -> MCPServer:
         Again with the same `key` it is the same approval. Call `status` until it is
         decided, and act on approved items only, with the value that stands there.
         """
-        question = {"key": key, "title": title, "items": items}
+        question: dict[str, Any] = {"key": key, "title": title, "items": items}
         approval = await _answer(client.ask(**question, reviewers=reviewers))
         for _ in range(LOOKS):
             if not approval.url:

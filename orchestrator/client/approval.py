@@ -13,7 +13,7 @@ UNDECIDED = frozenset({"opening", "open"})
 @dataclass(frozen=True, slots=True)
 class Item:
     """One item. `value` is what was signed once `verdict` is "approved"; `edited` says
-    whether a person changed what was `proposed`.
+    whether a reviewer changed what was `proposed`.
     """
 
     id: str
@@ -26,17 +26,17 @@ class Item:
     hash: str
     reason: str
 
-    @property
-    def approved(self) -> bool:
-        """Return whether people approved it. Act on `Approval.approved_items` alone: an
-        approval that was closed before the last verdict lets nobody act.
-        """
-        return self.verdict == "approved"
-
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> Self:
         """Return the item of a row of `items` in an answer."""
         return cls(**{name: row[name] for name in cls.__slots__})
+
+    @property
+    def approved(self) -> bool:
+        """Return whether people approved it. `Approval.approved_items` says whether it
+        may be acted on.
+        """
+        return self.verdict == "approved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Approval:
         """
         if self.state not in ("approved", "partial"):
             return ()
-        return tuple(item for item in self.items if item.approved)
+        return tuple(item for item in self.items if item.verdict == "approved")
 
     def item(self, id: str) -> Item:
         """Return the item with this id. Raises `KeyError`."""

@@ -28,7 +28,7 @@ _MEMBERS = frozenset({"type", "title", "status", "code", "detail"})
 
 @dataclass(frozen=True)
 class Call(Generic[T]):
-    """A request to an operation of the API. `T` is the type of its answer."""
+    """A call of an operation of the API. `T` is the type of its answer."""
 
     method: str
     path: str
@@ -107,7 +107,7 @@ def answered(call: Call[T], *, retries: int) -> Flow[T]:
 def _attempt(
     call: Call[Any], headers: Mapping[str, str]
 ) -> Flow[httpx.Response | ApiError]:
-    """Return the response to a call, or the error that there was instead."""
+    """Return the response to a call, or the error instead."""
     try:
         response = yield Send(call, headers)
     except httpx.TransportError as error:

@@ -1,4 +1,4 @@
-"""The work of the clients, as steps: asking people, waiting for them and for runs."""
+"""The acts of the clients, as steps: asking people, waiting for them and for runs."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ GOING_ON = frozenset({"queued", "running", "waiting"})
 
 
 class Question(TypedDict, total=False):
-    """A question to people. docs/approvals.md says what each of it means."""
+    """The question to people. docs/approvals.md says what each of it means."""
 
     title: Required[str]
     items: Required[Iterable[Mapping[str, Any]]]

@@ -27,8 +27,8 @@ HowEnum: TypeAlias = Literal["fork", "replay", "rewind", "resume"]
 KindEnum: TypeAlias = Literal["added", "removed", "changed"]
 NullEnum: TypeAlias = None
 OnDeadlineEnum: TypeAlias = Literal["reject", "fail"]
+OutcomeBodyResultEnum: TypeAlias = Literal["done", "failed", "unknown"]
 ReceiptLineResultEnum: TypeAlias = Literal["counted", "kept", "excluded", "came_back", "already"]
-ResultF83Enum: TypeAlias = Literal["done", "failed", "unknown"]
 SourceEnum: TypeAlias = Literal["input", "superstep", "settlement", "failure", "fork", "replay", "rewind", "manual", "version"]
 StatusEnum: TypeAlias = Literal["queued", "running", "paused", "waiting", "completed", "rejected", "failed", "cancelled", "unknown", "incompatible", "tampered"]
 WhyEnum: TypeAlias = Literal["input", "code", "patch", "answer", "outside", "memory", "path", "follows", "unknown"]
@@ -678,23 +678,23 @@ class NoticeOut(TypedDict):
 
 
 class OutcomeBody(TypedDict):
-    """What came of one approved item."""
+    """The outcome of one approved item."""
     item: str
-    result: "ResultF83Enum"
+    result: "OutcomeBodyResultEnum"
     detail: NotRequired[str]
     hash: NotRequired[str | None]
 
 
 class OutcomeOut(TypedDict):
-    """What the caller reported of an item."""
-    result: "ResultF83Enum"
+    """The outcome of an item, as the caller reported it."""
+    result: str
     detail: str
     at: str
     by: str
 
 
 class OutcomesBody(TypedDict):
-    """What came of approved items."""
+    """The outcomes of approved items."""
     outcomes: list["OutcomeBody"]
 
 

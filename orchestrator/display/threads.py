@@ -1,4 +1,4 @@
-"""The words with which the page of a run shows a thread of another engine, in that engine's words."""
+"""The words with which the page of a run shows a thread of another engine."""
 
 from collections.abc import Callable
 from typing import Any

@@ -28,7 +28,7 @@ def directory(tmp_path: Path, settings: Any, site: str) -> Iterator[CompanyDirec
 
 
 @pytest.fixture
-def window(chromium: Any, site: str) -> Iterator[Page]:
+def window(site: str, chromium: Any) -> Iterator[Page]:
     """A window in which nobody is signed in."""
     context = chromium.new_context(viewport={"width": 1440, "height": 1000})
     context.set_default_timeout(LONGEST_WAIT)
@@ -47,7 +47,7 @@ def choose(window: Page) -> None:
 
 
 def test_a_person_of_the_company_signs_until_the_group_is_taken_away(
-    window: Page, directory: CompanyDirectory, site: str
+    site: str, directory: CompanyDirectory, window: Page
 ) -> None:
     directory.set_person("rosa", "acme-claims", name="Rosa")
     first = advanced(gated("first"))
@@ -93,7 +93,7 @@ def test_a_person_of_the_company_signs_until_the_group_is_taken_away(
 
 
 def test_a_session_from_before_signs_nothing_without_the_group(
-    window: Page, directory: CompanyDirectory, chromium: Any, site: str
+    site: str, directory: CompanyDirectory, window: Page, chromium: Any
 ) -> None:
     directory.set_person("rosa", "acme-claims")
     run = advanced(gated())

@@ -49,7 +49,8 @@ def modules() -> Iterator[Path]:
     for floor in FLOORS:
         for path in (ROOT / floor).rglob("*.py"):
             if (
-                "migrations" not in path.parts
+                path not in WRITTEN_BY_A_PROGRAM
+                and "migrations" not in path.parts
                 and "demo" not in path.parts
                 and path.stat().st_size
             ):

@@ -24,6 +24,8 @@ def test_the_schema_is_openapi_3_1_and_names_every_endpoint(olive: Client) -> No
         "approvals/",
         "approvals/{run}/",
         "approvals/{run}/cancel/",
+        "approvals/{run}/outcomes/",
+        "approvals/{run}/stream/",
         "audit/",
         "audit/{number}/",
         "gates/figures/",

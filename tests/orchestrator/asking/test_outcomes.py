@@ -24,6 +24,7 @@ from orchestrator.engine.errors import (
 )
 from orchestrator.graphs import approval
 from tests.support.approvals import decided, opened, payers
+from tests.support.bundles import PUBLIC, foreign, loaded
 from tests.support.cast import People
 from tests.support.forging import tamper
 from tests.support.rows import a_run
@@ -207,6 +208,21 @@ def test_a_fork_from_behind_the_decision_has_nothing_to_report(ann: User) -> Non
     assert fork.status == "completed"
     with pytest.raises(WrongStatus):
         asking.report(fork.id, [_said()])
+
+
+def test_a_bundle_brings_reports_along_and_nobody_adds_to_them(
+    ann: User, people: People, configure: Any
+) -> None:
+    configure(TRUSTED_KEYS={"north": PUBLIC})
+    asked = decided(opened(), ann, "approve", "approve")
+    asking.report(asked.run.id, [_said(result="failed", detail="closed")])
+    data = foreign(asked.run)
+    imported = loaded(data)
+    shown = asking.approval_of(imported)
+    assert _results(shown) == ["failed", None]
+    assert verify_run(imported.id) == []
+    with pytest.raises(WrongStatus):
+        asking.report(imported.id, [_said("inv-2")])
 
 
 def test_what_a_report_said_is_erased_with_its_run(ann: User, people: People) -> None:
