@@ -118,8 +118,8 @@ def _with_rows(
 
 @frozen
 class _Ancestry:
-    """The facts that say how far back a checkpoint is rebuilt: its parent, the channels that its
-    engine rebuilds from earlier ones, and those whose values it holds.
+    """The facts that say how far back a checkpoint is rebuilt: its parent, the channels
+    that its engine rebuilds from earlier ones, and those whose values it holds.
     """
 
     parent: Name

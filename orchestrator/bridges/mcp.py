@@ -71,11 +71,13 @@ async def _shown(ctx: Context, approval: Approval) -> InputRequiredResult | None
     if not elicitation or elicitation.url is None:
         return None
     title = approval.title
-    if (ctx.protocol_version or "") < MODERN:
+    version = ctx.protocol_version or ""
+    if version < MODERN:
         await ctx.elicit_url(title, approval.url, approval.id)
         return None
     page = ElicitRequestURLParams(message=title, url=approval.url)
-    return InputRequiredResult(input_requests={"review": ElicitRequest(params=page)})
+    request = ElicitRequest(params=page)
+    return InputRequiredResult(input_requests={"review": request})
 
 
 def _standing(approval: Approval) -> dict[str, Any]:
@@ -100,4 +102,6 @@ if __name__ == "__main__":
     url = os.environ["COUNTERSIGN_URL"]
     token = os.environ["COUNTERSIGN_TOKEN"]
     people = os.environ["COUNTERSIGN_REVIEWERS"].split(",")
-    make_server(AsyncClient(url, token=token), people).run("stdio")
+    client = AsyncClient(url, token=token)
+    server = make_server(client, people)
+    server.run("stdio")

@@ -60,8 +60,8 @@ def demo(data: Path) -> Iterator[str]:
 
 
 def passwords_in(file: Path) -> dict[str, str]:
-    """Return the password of each person in the demo's list, by name."""
-    return dict(re.findall(r"^\s*(\w+)\s+(\S+)", file.read_text(), re.MULTILINE))
+    """Return the password of each person in the demo's line, by name."""
+    return dict(re.findall(r"(\w+) ([^\s,]+)(?:,|$)", file.read_text()))
 
 
 def signed_in(browser: Any, address: str, name: str, password: str) -> Any:
