@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from approvals.models import ApprovalRequest
+from approvals.results.effect_results import CALLER
 from approvals.results.reports import DECIDED, OutcomeReport, reports_on
 from approvals.views.inbox import time_of
 from checkpoints.core.outcome_lines import DONE, FAILED, UNKNOWN
@@ -37,13 +38,22 @@ def reported_on(requests: Iterable[ApprovalRequest]) -> dict[UUID, Reported]:
         if request.graph == ASKING and request.status in DECIDED:
             with suppress(*UNREADABLE):
                 for write, report in reports_on(request).items():
-                    reported[write] = _in_words(report)
+                    reported[write] = _in_words(report, request)
     return reported
 
 
-def _in_words(report: OutcomeReport) -> Reported:
+def _in_words(report: OutcomeReport, request: ApprovalRequest) -> Reported:
     end = f": {report.detail}" if report.detail else "."
-    beginning = (
-        f"The caller reported at {time_of(report.at)} that {_SAID[report.result]}"
-    )
+    who = _reporter(report, request)
+    beginning = f"{who} reported at {time_of(report.at)} that {_SAID[report.result]}"
     return Reported(f"{beginning}{end}", is_bad=report.result != DONE)
+
+
+def _reporter(report: OutcomeReport, request: ApprovalRequest) -> str:
+    """Return who reported: by name where it is not who asked, because whoever may start
+    runs and see this one may report.
+    """
+    caller = request.run.started_by
+    if not report.by or (caller is not None and caller.get_username() == report.by):
+        return CALLER
+    return report.by

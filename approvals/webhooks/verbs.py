@@ -62,8 +62,11 @@ def visible_webhooks(user: Any) -> "QuerySet[Webhook]":
 
 
 def visible_callbacks(user: Any) -> "QuerySet[Webhook]":
-    """Return the callbacks of approvals that this user may see: all or none."""
-    return _visible(user).exclude(run=None)
+    """Return the callbacks of approvals that this user may see, the newest first: all or
+    none.
+    """
+    # There may be millions, and their ids are in the order of their time.
+    return _visible(user).exclude(run=None).order_by("-id")
 
 
 def visible_webhook(user: Any, webhook_id: UUID) -> Webhook:

@@ -248,19 +248,16 @@ class NewApprovalOut(AskedApprovalOut):
     answer alone.
     """
 
-    callback_secret = serializers.SerializerMethodField(
+    callback_secret = serializers.CharField(
         required=False,
         help_text="`whsec_` and its bytes in base64; missing where nothing is to be "
         "called, and from each later answer",
     )
 
-    def get_callback_secret(self, approval: Approval) -> str:
-        return str(self.context["secret"])
-
     def to_representation(self, approval: Approval) -> Any:
         shown = super().to_representation(approval)
-        if not self.context["secret"]:
-            del shown["callback_secret"]
+        if self.context["secret"]:
+            shown["callback_secret"] = str(self.context["secret"])
         return shown
 
 

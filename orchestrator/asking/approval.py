@@ -80,7 +80,11 @@ class Approval:
 
     @property
     def is_reported(self) -> bool:
-        """Return whether something was reported of each approved item."""
+        """Return whether something was reported of each item on which the caller may
+        act.
+        """
+        if self.state not in LETS_ACT:
+            return True
         return all(item.outcome for item in self.items if item.verdict == APPROVED)
 
 

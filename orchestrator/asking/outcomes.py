@@ -9,7 +9,7 @@ from uuid import UUID
 from django.contrib.auth.models import AbstractBaseUser
 
 from approvals.notice_rows import OUTCOME_REPORTED, write_notices
-from approvals.results.reports import OutcomeReport
+from approvals.results.reports import LETS_ACT, OutcomeReport
 from checkpoints.core.arguments import checked_text
 from checkpoints.core.ids import unknown_thing
 from checkpoints.core.outcome_lines import (
@@ -61,8 +61,9 @@ def report(
     are recorded or none; what is recorded already changes nothing.
 
     Raises `InvalidValue` (names the place), `UnknownThing`, `Erased`, `WrongStatus` (an
-    item is not approved), `StaleProposal` (the hash is not that which was signed), and
-    `AlreadyReported`: something else was, unless that was an unknown outcome.
+    item is not approved, or others are open), `StaleProposal` (the hash is not that
+    which was signed), and `AlreadyReported`: something else was, unless that was an
+    unknown outcome.
     """
     reported = _checked(outcomes)
     run = run_to_act_on(by, "start_run", id_or_key)
@@ -137,6 +138,14 @@ def _new_outcomes(
 def _require_signed(
     approval: Approval, item: ItemStanding, outcome: ItemOutcome
 ) -> None:
+    # What is signed of one item lets nobody act as long as others are open.
+    if approval.state not in LETS_ACT:
+        raise WrongStatus(
+            f"nobody may act on item {item.id}: its approval is {approval.state}",
+            status=approval.run.status,
+            item=item.id,
+            verdict=item.verdict,
+        )
     if item.verdict != APPROVED:
         raise WrongStatus(
             f"nobody may act on item {item.id}: it is {item.verdict or 'open'}",

@@ -660,7 +660,7 @@ class NewApprovalOut(TypedDict):
     asked_at: str
     started_by: str | None
     on_behalf_of: str | None
-    callback_secret: str
+    callback_secret: NotRequired[str]
 
 
 class NoticeOut(TypedDict):

@@ -36,10 +36,10 @@ def payers(*people: Any) -> None:
         person.groups.add(group)
 
 
-def opened(**changes: Any) -> asking.Approval:
+def opened(*, by: Any = None, **changes: Any) -> asking.Approval:
     """An approval of the body's items that waits for the group, unless changed."""
     body = {name: value for name, value in BODY.items() if name != "key"}
-    asked = asking.ask(asking.Inquiry(**{**body, **changes}))
+    asked = asking.ask(asking.Inquiry(**{**body, **changes}), by=by)
     return asking.approval_of(runs.advance(asked.run.id))
 
 

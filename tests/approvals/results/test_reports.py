@@ -89,6 +89,17 @@ def test_a_failure_is_on_each_page_on_which_an_approver_learns_what_came_of_it(
     assert words.startswith("The caller reported: 1 done, 1 failed (Invoice 1")
 
 
+def test_a_report_of_somebody_else_than_who_asked_names_them(
+    browser: Client, rita: User, people: People
+) -> None:
+    asked = decided(opened(by=people.starter), rita, "approve", "approve")
+    asking.report(asked.run.id, [_said("inv-1", "done")], by=people.steward)
+    asking.report(asked.run.id, [_said("inv-2", "done")], by=people.starter)
+    page = _words(browser, "review", asked.run.id)
+    assert f"{people.steward.get_username()} reported at " in page
+    assert page.count("The caller reported at ") == 1
+
+
 def test_an_approver_reads_a_notice_of_what_failed(browser: Client, rita: User) -> None:
     asked = decided(opened(), rita, "approve", "approve")
     asking.report(asked.run.id, [_said("inv-1", "failed")])

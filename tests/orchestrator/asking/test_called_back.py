@@ -375,3 +375,11 @@ def test_callbacks_take_no_place_of_webhooks_and_go_with_their_run(
     webhooks.add_webhook(URL, by=None)
     assert Webhook in PARTS
     assert Webhook.objects.filter(at__lte=timezone.now()).count() == 3
+
+
+def test_the_newest_callbacks_are_read_without_sorting_all(people: People) -> None:
+    first, second = _asked(people), _asked(people)
+    rows = webhooks.visible_callbacks(people.steward)[:20]
+    # Words of SQLite; the order is that of an index on both databases.
+    assert "TEMP B-TREE" not in rows.explain()
+    assert [row.run for row in rows] == [second.approval.run.id, first.approval.run.id]

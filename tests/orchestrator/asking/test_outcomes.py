@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
+from approvals import reviews
 from approvals.models import Notice
 from checkpoints import retention, timeline
 from checkpoints.models import RunEvent
@@ -116,6 +117,37 @@ def test_only_what_is_approved_is_reported(ann: User) -> None:
     assert _results(asking.approval_of(asked.run)) == [None, None]
 
 
+def _with_one_signed(ann: User) -> asking.Approval:
+    asked = opened(reports=True)
+    item = asked.items[0]
+    signed = {"write": str(item.write), "hash": item.hash, "verdict": "approve"}
+    reviews.sign(asked.run.id, [signed], by=ann)
+    asked = asking.approval_of(runs.advance(asked.run.id))
+    assert [item.verdict for item in asked.items] == ["approved", ""]
+    return asked
+
+
+def test_what_is_signed_of_one_item_is_not_reported_while_others_are_open(
+    ann: User,
+) -> None:
+    asked = _with_one_signed(ann)
+    with pytest.raises(WrongStatus) as refused:
+        asking.report(asked.run.id, [_said(result="failed")])
+    assert refused.value.facts["item"] == "inv-1"
+    assert event_payloads(asked.run, "outcome_reported") == []
+    assert not Notice.objects.filter(event="request.outcome_reported").exists()
+
+
+def test_of_a_question_that_was_taken_back_nothing_is_reported(ann: User) -> None:
+    asked = asking.cancel(_with_one_signed(ann).run.id)
+    assert asked.state == "cancelled"
+    # Nobody waits for what cannot be reported.
+    assert asked.is_reported
+    with pytest.raises(WrongStatus):
+        asking.report(asked.run.id, [_said()])
+    assert event_payloads(asked.run, "outcome_reported") == []
+
+
 def test_what_was_acted_on_is_held_against_what_was_signed(ann: User) -> None:
     asked = decided(opened(), ann, "approve", "approve")
     with pytest.raises(StaleProposal):
@@ -213,6 +245,18 @@ def test_a_report_that_was_changed_is_refused_and_named(ann: User) -> None:
     with pytest.raises(TamperedRow):
         asking.approval_of(asked.run)
     assert verify_run(asked.run.id) != []
+
+
+def test_a_report_is_not_hidden_by_a_change_to_be_about_another_request(
+    ann: User,
+) -> None:
+    asked = decided(opened(), ann, "approve", "approve")
+    asking.report(asked.run.id, [_said(result="failed")])
+    line = RunEvent.objects.get(run=asked.run.id, type="outcome_reported")
+    tamper(line, task=f"{asked.run.id}/{asked.items[0].write}/failed")
+    with pytest.raises(TamperedRow):
+        asking.report(asked.run.id, [_said()])
+    assert len(event_payloads(asked.run, "outcome_reported")) == 1
 
 
 def test_who_approved_hears_of_a_failure_and_of_nothing_that_went_well(
