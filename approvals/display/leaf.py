@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from approvals.display.value_types import NOTHING_DECLARED, ValueType
+from approvals.display.value_types import NOTHING_DECLARED, TEXT, ValueType
 from checkpoints.core.tombstone import is_tombstone
 from checkpoints.core.visible_json import escaped, json_text, label_of, said_of_rest
 from orchestrator.engine.values.canonical import encode
@@ -145,9 +145,9 @@ def _text(
         for at in range(0, len(value), 4):
             groups.append(Leaf("text", value[at : at + 4]))
         return Leaf("account", value, tuple(groups))
-    # Of what is declared a text, only one that nobody would see needs quotes.
     needs_quotes = could_be_mistaken(value)
-    if declared.is_text and value.strip() == value != "":
+    # What a caller wrote to be read needs quotes only where nobody would see it.
+    if declared is TEXT and value.strip() == value != "":
         needs_quotes = False
     kind = "quoted" if needs_quotes else "text"
     return Leaf(kind, value[:longest], rest=_rest_of(value, longest))

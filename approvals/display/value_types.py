@@ -64,11 +64,6 @@ class ValueType:
         return bool(self.schema) and is_decimal(self.plain)
 
     @property
-    def is_text(self) -> bool:
-        """Return whether values are texts and nothing else."""
-        return self.plain.get("type") == "string" and not self.is_amount
-
-    @property
     def currency(self) -> str:
         """The currency code of an amount; empty if none is declared."""
         return _currency_of(self.schema, self.definitions, MOST_REFERENCES)
@@ -96,6 +91,7 @@ class ValueType:
 _DECIMAL = {"anyOf": [{"type": "number"}, {"type": "string"}]}
 NOTHING_DECLARED = ValueType()
 TEXT = ValueType({"type": "string"})
+"""The type of a text that a caller wrote for people to read."""
 
 
 def schema_of_channel(channel: Channel) -> dict[str, Any]:

@@ -39,11 +39,12 @@ OWN_WORDS = {
         "checkpoints/retention/stretches.py",
         "checkpoints/versions.py",
         "orchestrator/api/idempotency.py",
+        "orchestrator/bridges/openai_agents.py",
         "orchestrator/engine/versions/pending_parts.py",
     ),
 }
-"""The one reader; who reads back what he wrote himself; and the verifier of bundles,
-which runs without the rest.
+"""The one reader; who reads back what he wrote himself, or what the library wrote that
+calls him; and the verifier of bundles, which runs without the rest.
 """
 JSON_DOORS = (
     "runs/",

@@ -192,6 +192,7 @@ WRONG_IN_DICTIONARY: dict[str, Any] = {
     "GRACE_SECONDS": -1,
     "LEASE_SECONDS": "15",
     "LOCAL_LOGIN": "off",
+    "CALLBACK_HOSTS": ["https://hooks.example.org"],
     "MAIL_FROM": "a@example.org\r\nB: c",
     "MAX_CLAIMS_WITHOUT_PROGRESS": 0,
     "MAX_UPLOAD_BYTES": 0,

@@ -42,7 +42,7 @@ def test_an_amount_that_cannot_be_summed_fails_no_page_and_no_message(
         claims.paused("CLM-1", people.starter, graph="two_steps")
         request = ApprovalRequest.objects.select_related("run").get()
         effects = inbox_effects.effects_of([request])[request.id]
-        message.body_of(Notice.objects.get(event="request.opened"))
+        message.data_of(Notice.objects.get(event="request.opened"))
     assert [effect.sums for effect in effects if effect.sums] == []
 
 
@@ -82,5 +82,5 @@ def test_the_effect_that_a_write_names_is_counted(people: People) -> None:
         ("write", 2),
         ("external", 2),
     ]
-    message.body_of(Notice.objects.get(event="request.opened"))
+    message.data_of(Notice.objects.get(event="request.opened"))
     assert verify_run(run.id) == []

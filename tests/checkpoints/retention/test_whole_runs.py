@@ -288,7 +288,7 @@ def test_a_run_goes_in_few_statements_however_long_it_was() -> None:
         *others,
         *["SELECT", "DELETE"],
     ]
-    assert len(taken[0]) == 19
+    assert len(taken[0]) == 20
 
 
 def test_bytes_that_lie_outside_the_rows_go_with_their_run(

@@ -52,7 +52,13 @@ RIGHTS = {
         (f"retention.{verb}" for verb in ("prune", "erase", "begin_erasure")),
         "manage_retention",
     ),
-    "retention.remove_thread": "manage_retention",
+    **dict.fromkeys(
+        (
+            f"retention.{verb}"
+            for verb in ("remove_thread", "prune_threads", "remove_made_by")
+        ),
+        "manage_retention",
+    ),
     **dict.fromkeys(
         (
             f"retention.{verb}"
@@ -64,6 +70,11 @@ RIGHTS = {
 """The right of each verb that takes a person."""
 
 TABLE = Path("docs/api.md")
+
+
+def no_needs(point: Any) -> tuple[str, ...]:
+    """An engine that rebuilds nothing from earlier checkpoints."""
+    return ()
 
 
 def failing(**options: Any) -> Graph:
@@ -130,6 +141,12 @@ def verbs(run: Run) -> dict[str, Callable[..., Any]]:
         "retention.prune": partial(retention.prune, rule),
         "retention.remove_thread": partial(
             retention.remove_thread, threads.find_thread("thread")
+        ),
+        "retention.prune_threads": partial(
+            retention.prune_threads, [threads.find_thread("thread")], needs=no_needs
+        ),
+        "retention.remove_made_by": partial(
+            retention.remove_made_by, ["run-1"], graph="plain", needs=no_needs
         ),
         "retention.delete_policy": partial(
             retention.delete_policy, RetentionPolicy(graph="nothing")
