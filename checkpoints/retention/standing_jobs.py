@@ -1,6 +1,6 @@
 """The standing jobs that clean up: jobs that ended and workers that left long ago,
 payloads that no row points to, uploads that no run names, memory that is older than the
-settings keep it. One gathers statistics. `orchestrator.jobs` has them by their kinds.
+settings keep it. `orchestrator.jobs` has them by their kinds.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,6 @@ from django.db.models import Exists, OuterRef
 
 from checkpoints import uploads
 from checkpoints.conf import conf
-from checkpoints.db import statistics
 from checkpoints.db.clock import db_in
 from checkpoints.memory import shelf
 from checkpoints.models import Job, LegalHold, MemoryTrace, Upload, Worker
@@ -46,14 +45,6 @@ def workers_that_left(lease: JobLease) -> Iterator[Step]:
     old = Worker.objects.filter(heartbeat_at__lt=db_in(-KEPT_DAYS * 86_400))
     removed, _ = old.delete()
     yield Step(removed, removed, "old workers removed")
-
-
-def statistics_of_tables(lease: JobLease) -> Iterator[Step]:
-    """Gather the statistics by which SQLite plans its queries. On another database there
-    is nothing to do.
-    """
-    if statistics.gather_unless_automatic():
-        yield Step(1, 1, "statistics gathered")
 
 
 def memory_that_is_old(lease: JobLease) -> Iterator[Step]:

@@ -75,7 +75,6 @@ JOBS = {
     "fork_runs": "Forks many runs",
     "erase_run": "Erases values of runs",
     "measure_storage": "Measures how much each graph stores, by age",
-    "gather_statistics": "Gathers the statistics by which SQLite finds rows",
     "prune_runs": "Removes old history",
     "run_policies": "Runs the retention policies",
     "rotate_keys": "Encrypts rows under the newest key",

@@ -51,7 +51,6 @@ KINDS: dict[str, Kind] = {
     policy_schedules.KIND: policy_schedules.run_policies,
     stock.KIND: stock.measure_storage,
     prune_job.KIND: prune_job.prune_job,
-    "gather_statistics": standing_jobs.statistics_of_tables,
     "rotate_keys": integrity.rotate_job,
     list_columns.SEND_NOTICES: delivery_jobs.send_notices,
     webhooks.SEND_WEBHOOK: delivery_jobs.send_webhook,
@@ -73,7 +72,6 @@ HOUR = 3600.0
 DAY = 86_400.0
 STANDING: dict[str, float] = {
     "anchor_heads": MINUTE,
-    "gather_statistics": DAY,
     list_columns.SEND_NOTICES: MINUTE,
     "stamp_audit_log": HOUR,
     "sweep_access": DAY,

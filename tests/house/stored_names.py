@@ -131,7 +131,6 @@ AUDIT = {
 JOBS = {
     *(
         "fork_runs",
-        "gather_statistics",
         "meet_deadline",
         "meet_tier",
         "end_window",

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 from django.contrib.sessions.models import Session
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from approvals.models import PasskeyChallenge
@@ -59,34 +57,6 @@ def test_workers_that_left_a_month_ago_go() -> None:
         )
     swept("sweep_workers")
     assert [worker.host for worker in Worker.objects.all()] == ["left 1"]
-
-
-@pytest.mark.skipif(connection.vendor != "sqlite", reason="others gather by themselves")
-def test_sqlite_gathers_the_statistics_of_its_tables_once_a_day() -> None:
-    Worker.objects.create(
-        host="here", pid=1, started_at=ago(days=1), heartbeat_at=ago(days=1)
-    )
-    with connection.cursor() as cursor:
-        cursor.execute("ANALYZE")
-        cursor.execute("DELETE FROM sqlite_stat1")
-    swept("gather_statistics")
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT count(*) FROM sqlite_stat1 WHERE tbl = %s", [Worker._meta.db_table]
-        )
-        [count] = cursor.fetchone()
-        cursor.execute("PRAGMA analysis_limit")
-        [limit] = cursor.fetchone()
-    assert count > 0
-    assert limit == 0
-    assert kinds.STANDING["gather_statistics"] == kinds.DAY
-
-
-@pytest.mark.skipif(connection.vendor == "sqlite", reason="it never gathers by itself")
-def test_a_server_is_left_to_gather_its_statistics_itself() -> None:
-    with CaptureQueriesContext(connection) as sent:
-        swept("gather_statistics")
-    assert not any("ANALYZE" in query["sql"] for query in sent)
 
 
 def test_an_uploaded_file_goes_when_no_run_names_it_and_it_is_a_week_old(
