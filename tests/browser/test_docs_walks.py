@@ -228,6 +228,7 @@ NAMED: list[tuple[str, dict[str, tuple[str, ...]], tuple[str, ...]]] = [
             "/admin/checkpoints/retentionpolicy/add/": (
                 "Count what this would remove",
                 "switched off",
+                "waiting",
             )
         },
         (),
