@@ -142,7 +142,7 @@ def test_what_goes_of_a_locked_run_is_read_without_the_runs_of_others(
         rule = rule_of(RetentionPolicy(graph=SMALL, **fields))
         for status in ("paused", "completed"):
             run = Run.objects.filter(graph=SMALL, status=status)[0]
-            act = partial(stretches._going, rule, run, None)
+            act = partial(stretches._going, rule, run, archived=None)
             reads[f"what goes of a run that is {status}, {name}"] = act
     assert grown_reads(data, reads, many=MANY) == {}
 
@@ -175,7 +175,7 @@ def _costs_beside_kept(**policy: Any) -> list[dict[str, int]]:
         if "keep_last" in policy:
             policy["keep_last"] = kept
         rule = rule_of(RetentionPolicy(graph="long", **policy))
-        act = partial(stretches._going, rule, run, None)
+        act = partial(stretches._going, rule, run, archived=None)
         assert len(act()) == OLD_ROWS
         costs.append(cost_of(act).reads)
     print(policy, costs)
