@@ -15,6 +15,7 @@ from orchestrator import runs
 from orchestrator.engine.errors import InvalidValue, KeyConflict, TamperedRow
 from tests.support import forging
 from tests.support.read_costs import ReadCost, counting
+from tests.support.read_growth import settle_plans
 from tests.support.statements import counted
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -145,6 +146,7 @@ def test_a_save_reads_the_same_in_a_long_thread_as_in_a_short_one() -> None:
 
 def _cost_of_next(last: int) -> ReadCost:
     id_ = f"{last:03}x"
+    settle_plans()
     with counting() as cost:
         _save(id_, f"{last:03}", a="x")
         threads.save_writes("t", "", id_, [WRITE], OF_US)
