@@ -115,7 +115,8 @@ def _confirm(
             f"{conf().oidc_name} did not say that it has just asked who you are, so "
             "nothing is confirmed. Its administrator must let it send the claim auth_time."
         )
-    note_fresh_login(request)
+    if not note_fresh_login(request, begun["nonce"]):
+        return failed(request)
     return HttpResponseRedirect(safe_target(request, str(state.get("next", ""))))
 
 

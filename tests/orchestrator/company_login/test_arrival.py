@@ -16,6 +16,7 @@ from django.core.management import call_command
 from django.test import Client
 from django.utils import timezone
 
+from approvals import fresh_logins
 from approvals.models import ApprovalRequest, Decision, Delegation
 from checkpoints.models import AuditLine, PendingWrite
 from checkpoints.verification import verify_run
@@ -116,10 +117,8 @@ def test_an_older_log_in_at_the_provider_confirms_nothing(
 def test_a_fresh_log_in_does_for_minutes_only(
     reviewer: Client, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from approvals.views.people import fresh_login
-
     sign_in("rita", reviewer, begin=AGAIN)
-    monkeypatch.setattr(fresh_login, "VALID_SECONDS", 0)
+    monkeypatch.setattr(fresh_logins, "LIFETIME", timedelta())
     run = advanced(gated(confirm="password"))
     assert sign(reviewer, run).status_code == 403
 
