@@ -25,8 +25,8 @@ BATCH = 1000
 
 def access_that_ended(lease: JobLease) -> Iterator[Step]:
     """Remove answered requests after a week, tokens a month after they ended, log-ins
-    that confirm an act after a day, sessions and challenges when they end; in batches. The job's place is the number of rows
-    removed so far.
+    that confirm an act after a day, sessions and challenges when they end; in batches.
+    The job's place is the number of rows removed so far.
     """
     removed = int(lease.place or 0)
     note = "answers, tokens and sessions removed"

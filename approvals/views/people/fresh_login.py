@@ -41,9 +41,7 @@ def use_up_fresh_login(request: HttpRequest) -> bool:
     """Use up the fresh log-in of this person, and return whether there was one."""
     if has_password(request):
         return False
-    return fresh_logins.use_up(
-        request.user, session=session_of(request), at=read_now()
-    )
+    return fresh_logins.use_up(request.user, session=session_of(request), at=read_now())
 
 
 def session_of(request: HttpRequest) -> str:
@@ -62,10 +60,10 @@ def way_to_log_in(request: HttpRequest) -> dict[str, Any]:
     address; empty if they cannot.
     """
     provider = conf()
-    if not provider.oidc_issuer or has_password(request):
+    if not provider.company_issuer or has_password(request):
         return {}
     try:
-        return {"name": provider.oidc_name, "url": reverse("company_confirm")}
+        return {"name": provider.company_name, "url": reverse("company_confirm")}
     except NoReverseMatch:
         # A host project without the log-in of a company.
         return {}

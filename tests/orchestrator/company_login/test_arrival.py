@@ -18,11 +18,11 @@ from django.utils import timezone
 
 from approvals import fresh_logins
 from approvals.models import ApprovalRequest, Decision, Delegation
-from checkpoints.models import AuditLine, PendingWrite
+from checkpoints.models import AuditLine
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from tests.support.authority_graphs import paying, payments, signed
-from tests.support.confirmed_graphs import gated
+from tests.support.confirmed_graphs import approval_of, gated
 from tests.support.oidc_provider import CompanyDirectory
 from tests.support.small_graphs import advanced
 
@@ -33,23 +33,16 @@ AGAIN = "/login/company/again/"
 @pytest.fixture
 def reviewer(directory: CompanyDirectory, sign_in: SignIn, settings: Any) -> Client:
     """A person of the company whose group may sign."""
-    settings.COUNTERSIGN = directory.settings(OIDC_GROUPS={"acme-claims": ["claims"]})
+    settings.COUNTERSIGN = directory.settings(
+        COMPANY_GROUPS={"acme-claims": ["claims"]}
+    )
     directory.set_person("rita", "acme-claims")
     browser: Client = sign_in("rita").browser
     return browser
 
 
-def form_of(run: Any) -> dict[str, Any]:
-    row = PendingWrite.objects.get(run=run)
-    return {
-        "write": str(row.write),
-        f"h-{row.write}": row.hash,
-        f"v-{row.write}": "approve",
-    }
-
-
 def sign(browser: Client, run: Any) -> Any:
-    return browser.post(f"/reviews/{run.id}/sign/", form_of(run))
+    return browser.post(f"/reviews/{run.id}/sign/", approval_of(run))
 
 
 def test_a_fresh_log_in_confirms_one_signature(
