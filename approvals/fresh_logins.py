@@ -41,7 +41,7 @@ def use_up(user: Any, *, session: str, at: datetime) -> bool:
     calls at once only one is answered yes. In the caller's transaction, if there is one.
     """
     # The rows are locked by the update, which judges them anew once it has them.
-    return _usable(user, session, at).update(used_at=at) > 0
+    return bool(_usable(user, session, at).update(used_at=at))
 
 
 def _usable(user: Any, session: str, at: datetime) -> Any:
