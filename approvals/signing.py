@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
-from approvals import fresh_logins, permissions
+from approvals import permissions
 from approvals.confirmation import (
     Confirmation,
     needed_for,
@@ -37,7 +37,7 @@ from approvals.models import (
     RequestStatus,
 )
 from approvals.passkey_challenges import verified_assertion
-from approvals.people import claims
+from approvals.people import claims, fresh_logins
 from approvals.people.parts import others_who_took_part
 from approvals.people.sightings import Revision, require_considered
 from checkpoints import timeline, versions

@@ -121,7 +121,7 @@ def callback(request: HttpRequest) -> HttpResponse:
 
 @never_cache
 @require_GET
-def left(request: HttpRequest) -> HttpResponse:
+def signed_out(request: HttpRequest) -> HttpResponse:
     """Show who has signed out here the way out at the provider too. A link, as other
     applications may still need the session there.
     """

@@ -1,5 +1,5 @@
-"""The SAML provider of the company: how people are sent there, and what it is told about
-this site.
+"""The SAML provider of the company: how people are sent there, and the metadata that it
+reads of this site.
 """
 
 from typing import Any

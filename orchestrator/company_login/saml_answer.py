@@ -121,6 +121,6 @@ class CompanyAnswer(OneLogin_Saml2_Response):
         if TOO_MANY_GROUPS in claims:
             claims[ELSEWHERE] = [conf().company_groups_claim]
         for claim, names in ALIASES.items():
-            known = (claims[name] for name in names if name in claims)
-            claims.setdefault(claim, next(known, None))
+            values = (claims[name] for name in names if name in claims)
+            claims.setdefault(claim, next(values, None))
         return claims

@@ -41,12 +41,12 @@ urlpatterns = [
     ),
     path(
         "login/company/left/",
-        pages.left,
+        pages.signed_out,
         name="company_left",
     ),
 ]
 
-# Its packages are an extra of their own.
+# Its packages come with another extra.
 if find_spec("onelogin"):
     from orchestrator.company_login import saml_pages
 

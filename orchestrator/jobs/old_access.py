@@ -9,8 +9,9 @@ from typing import Any
 from django.apps import apps
 from django.db.models import Q, QuerySet
 
-from approvals import fresh_logins, passkey_challenges
+from approvals import passkey_challenges
 from approvals.models import FreshLogin, PasskeyChallenge
+from approvals.people import fresh_logins
 from checkpoints.db.clock import db_in
 from checkpoints.queue.jobs import JobLease, Step
 from orchestrator.models import ApiToken, IdempotencyRecord
@@ -47,10 +48,12 @@ def _old_rows() -> "Iterator[QuerySet[Any]]":
     yield ApiToken.objects.filter(has_ended)
 
     lifetime = passkey_challenges.LIFETIME.total_seconds()
-    yield PasskeyChallenge.objects.filter(created_at__lt=db_in(-lifetime))
+    minutes_ago = db_in(-lifetime)
+    yield PasskeyChallenge.objects.filter(created_at__lt=minutes_ago)
 
-    kept = fresh_logins.KEPT.total_seconds()
-    yield FreshLogin.objects.filter(created_at__lt=db_in(-kept))
+    seconds = fresh_logins.KEPT.total_seconds()
+    day_ago = db_in(-seconds)
+    yield FreshLogin.objects.filter(created_at__lt=day_ago)
 
     # A project may keep its sessions elsewhere.
     if apps.is_installed("django.contrib.sessions"):

@@ -5,9 +5,10 @@ import random
 import pytest
 from django.contrib.auth.models import User
 
-from approvals import fresh_logins, reviews
+from approvals import reviews
 from approvals.confirmation import Confirmation
 from approvals.models import Decision
+from approvals.people import fresh_logins
 from checkpoints.db.clock import read_now
 from orchestrator.engine.errors import ConfirmationRequired
 from tests.races.meeting import TRIALS, meet, whole, winner_of

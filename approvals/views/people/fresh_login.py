@@ -12,7 +12,7 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 
-from approvals import fresh_logins
+from approvals.people import fresh_logins
 from checkpoints.conf import conf
 from checkpoints.db.clock import read_now
 

@@ -16,8 +16,8 @@ from django.core.management import call_command
 from django.test import Client
 from django.utils import timezone
 
-from approvals import fresh_logins
 from approvals.models import ApprovalRequest, Decision, Delegation
+from approvals.people import fresh_logins
 from checkpoints.models import AuditLine
 from checkpoints.verification import verify_run
 from orchestrator import runs

@@ -20,7 +20,10 @@ def keep(user: Any, *, session: str, nonce: str, at: datetime) -> bool:
     try:
         with transaction.atomic():
             FreshLogin.objects.create(
-                user=user, session=session, nonce=nonce, created_at=at
+                user=user,
+                session=session,
+                nonce=nonce,
+                created_at=at,
             )
     except IntegrityError:
         return False
@@ -31,9 +34,12 @@ def valid_until(user: Any, *, session: str, at: datetime) -> datetime | None:
     """Return until when a log-in of this session confirms an act; None if none does. One
     query.
     """
-    rows = _usable(user, session, at).order_by("-created_at")
-    made = rows.values_list("created_at", flat=True).first()
-    return None if made is None else made + LIFETIME
+    rows = _usable(user, session, at)
+    newest = rows.order_by("-created_at").first()
+    if newest is None:
+        return None
+    moment: datetime = newest.created_at
+    return moment + LIFETIME
 
 
 def use_up(user: Any, *, session: str, at: datetime) -> bool:
@@ -41,10 +47,16 @@ def use_up(user: Any, *, session: str, at: datetime) -> bool:
     calls at once only one is answered yes. In the caller's transaction, if there is one.
     """
     # The rows are locked by the update, which judges them anew once it has them.
-    return bool(_usable(user, session, at).update(used_at=at))
+    rows = _usable(user, session, at)
+    used = rows.update(used_at=at)
+    return bool(used)
 
 
 def _usable(user: Any, session: str, at: datetime) -> Any:
+    earliest = at - LIFETIME
     return FreshLogin.objects.filter(
-        user=user.pk, session=session, used_at=None, created_at__gt=at - LIFETIME
+        user=user.pk,
+        session=session,
+        used_at=None,
+        created_at__gt=earliest,
     )
