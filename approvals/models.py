@@ -584,6 +584,51 @@ class RequestSigner(models.Model):
         return f"{self.by_id} in {self.request_id}"
 
 
+class RequestDrafter(models.Model):
+    """A person who has drafts in a request, for their folder of drafts: once, however
+    many writes they drafted.
+
+    The rows are made by triggers: see `approvals.list_columns`.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    # No index for the request alone: `request_drafter` begins with it.
+    request = models.ForeignKey(
+        ApprovalRequest,
+        on_delete=models.CASCADE,
+        related_name="drafters",
+        db_index=False,
+    )
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.CASCADE,
+        related_name="+",
+        db_index=False,
+    )
+    run = models.UUIDField()
+    opened_at = models.DateTimeField()
+    is_open = models.BooleanField()
+    # The row stays without drafts, so that saving and removing wait for each other.
+    drafts = models.IntegerField(
+        help_text="For how many writes of the request there are drafts of theirs."
+    )
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["request", "by"], name="request_drafter")
+        ]
+        indexes = [
+            models.Index(
+                fields=["by", "-opened_at", "-request"],
+                name="drafter_open",
+                condition=models.Q(is_open=True, drafts__gt=0),
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.by_id} in {self.request_id}"
+
+
 class RequestClaim(Sealed):
     """The person who has taken a request, since and until when: a row while it lasts. Sealed, so
     that nobody keeps others from signing with a row put into the database.
@@ -1049,7 +1094,7 @@ class Draft(Sealed):
         constraints = [
             models.UniqueConstraint(fields=["by", "write"], name="draft_by_write")
         ]
-        # The runs in which a person has drafted something.
+        # A person's drafts in a run.
         indexes = [models.Index(fields=["by", "run"], name="draft_by_person")]
 
     def __str__(self) -> str:
