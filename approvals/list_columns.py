@@ -1,7 +1,8 @@
 """Triggers on PostgreSQL and SQLite that keep what lists are read by equal to the rows
 that it is copied from, whoever changes these: the columns of `RequestReviewer`, and the
-rows of `RequestDrafter`, `RequestSigner` and `RequestViewer`. They also write the `Notice` of each change
-that people and services hear of, in the transaction of that change.
+rows of `RequestDrafter`, `RequestSigner` and `RequestViewer`. They also write the
+`Notice` of each change that people and services hear of, in the transaction of that
+change.
 
 The first `MOST_SINGLY` principals of a run have a row of `RequestViewer` for each of its
 requests, and the run has one for those who are named later, so that a run that names
