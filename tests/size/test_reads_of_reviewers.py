@@ -149,8 +149,8 @@ MOST_STATEMENTS = {
     "/reviews/?folder=decided": 6,
     "/reviews/?folder=expired": 6,
     "/reviews/{run}/": 9,
-    "/runs/{run}/": 10,
-    "/runs/{run}/?at=1": 10,
+    "/runs/{run}/": 7,
+    "/runs/{run}/?at=1": 7,
 }
 """Of an inbox, a review and the page of a run: with three for who one is, and with what
 the bar says.
