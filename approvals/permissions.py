@@ -27,6 +27,7 @@ from approvals.models import (
     RequestReviewer,
     RequestStatus,
 )
+from approvals.policies_in_force import account_columns
 from checkpoints import timeline
 from checkpoints.core.ids import is_storable, unknown_thing
 from checkpoints.core.status import CLOSED_TO_DECISIONS
@@ -326,20 +327,6 @@ def _accounts_kept(ids: Sequence[Any]) -> dict[Any, Any]:
 def _query_of_accounts(*users: Any) -> "QuerySet[Any, Any]":
     rows = get_user_model()._default_manager.filter(pk__in=users)
     return rows.order_by("pk").values_list(*account_columns())
-
-
-@cache
-def account_columns() -> list[str]:
-    """Return the attributes of accounts that decide on rights, in the order of their
-    columns. A project's own model may lack some.
-    """
-    model = get_user_model()
-    names = ("is_active", "is_superuser", model.USERNAME_FIELD)
-    columns: list[str] = []
-    for column in model._meta.concrete_fields:
-        if column.primary_key or column.name in names:
-            columns.append(column.attname)
-    return columns
 
 
 def _keys_of_group_links(*users: Any) -> "QuerySet[Any, Any]":

@@ -6,14 +6,15 @@ The database's clock decides whether one is in force.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from typing import Any
 from uuid import UUID
 
 import structlog
+from django.contrib.auth import get_user_model
 from django.db.models import F, Q, QuerySet
 
 from approvals.models import StandingPolicy
-from approvals.permissions import account_columns
 from checkpoints.audit import lines as audit_log
 from checkpoints.db import query_cache
 from checkpoints.db.clock import kept_now
@@ -47,6 +48,20 @@ def _in_force() -> "QuerySet[StandingPolicy]":
     return StandingPolicy.objects.filter(
         begins_at__lte=now, ends_at__gt=now, revoked_at=None, by__is_active=True
     )
+
+
+@cache
+def account_columns() -> list[str]:
+    """Return the attributes of accounts that decide on rights, in the order of their
+    columns. A project's own model may lack some.
+    """
+    model = get_user_model()
+    names = ("is_active", "is_superuser", model.USERNAME_FIELD)
+    columns: list[str] = []
+    for column in model._meta.concrete_fields:
+        if column.primary_key or column.name in names:
+            columns.append(column.attname)
+    return columns
 
 
 def usable_at(graph: str, gate: str) -> list[StandingPolicy]:
