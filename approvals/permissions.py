@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field
-from functools import cache
 from typing import Any, NamedTuple
 from uuid import UUID
 

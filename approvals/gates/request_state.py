@@ -128,13 +128,9 @@ def load_states(
     """
     if not requests:
         return []
-    decisions_by_request: dict[UUID | None, list[Decision]] = {}
     # Read before the writes: if an edit is signed meanwhile, its decision may be
     # missing here, but never its revision.
-    ids = query_cache.padded([request.id for request in requests])
-    rows = query_cache.select(Decision, _query_of_requests, *ids) if decided else []
-    for decision in rows:
-        decisions_by_request.setdefault(decision.request_id, []).append(decision)
+    decisions_by_request = _decisions_by_request(requests) if decided else {}
 
     keeping = [request for request in requests if request.policy.get("kept")]
     earlier = _earlier_decisions(keeping) if keeping else {}
@@ -156,6 +152,16 @@ def load_states(
         ]
         states.append(_state_of(request, writes_by_place, decisions, protection))
     return states
+
+
+def _decisions_by_request(
+    requests: Sequence[ApprovalRequest],
+) -> dict[UUID | None, list[Decision]]:
+    decisions: dict[UUID | None, list[Decision]] = {}
+    ids = query_cache.padded([request.id for request in requests])
+    for decision in query_cache.select(Decision, _query_of_requests, *ids):
+        decisions.setdefault(decision.request_id, []).append(decision)
+    return decisions
 
 
 def _earlier_decisions(

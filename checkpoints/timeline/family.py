@@ -80,8 +80,8 @@ def lineage(
     below: Below | None = None,
 ) -> Lineage:
     """Return the tree in which a run stands. A query for each level up to the first
-    run, one for their lines, and one for each level down from it, but for the rows
-    `below` a first run that the caller has read by `below_queries`. Raises
+    run, one for their lines, and one for each level down from it. The caller may have
+    read the rows `below` a run that came from no other, by `below_queries`. Raises
     `UnknownThing`.
     """
     check_among(among)
@@ -95,7 +95,7 @@ def lineage(
 
     # Runs on the way are in the tree already, so they aren't added a second time.
     level = [way[0]]
-    has_all = _grow(tree, level, among, below if len(way) == 1 else None)
+    has_all = _grow(tree, level, among, below)
     for _ in range(FARTHEST):
         level = _next_level(level)
         if not level:

@@ -535,11 +535,7 @@ def _authors(loaded: _LoadedCheckpoint) -> dict[str, str]:
     """
     versions: dict[str, int] = loaded.document["versions"]
     protection = protection_of(loaded.run)
-    numbers = set(versions.values())
-    kept: dict[int, Checkpoint] | None = loaded.row.__dict__.pop("setters", None)
-    if kept is None:
-        kept = {row.seq: row for row in _setters(loaded.row.run_id, numbers)}
-    rows_by_seq = {number: kept[number] for number in numbers & kept.keys()}
+    rows_by_seq = _setters_by_number(loaded.row, set(versions.values()))
     sealed_rows.verify_rows(rows_by_seq.values(), protection)
     change_bytes = reader.bytes_of(loaded.row, "change", protection)
     own_change = canonical.loads(change_bytes or b"[]")
@@ -558,6 +554,15 @@ def _authors(loaded: _LoadedCheckpoint) -> dict[str, str]:
             names = nodes_that_ran(own_change, StatePath(STATE, (channel,)))
         authors[channel] = ", ".join(names)
     return authors
+
+
+def _setters_by_number(
+    checkpoint: Checkpoint, numbers: set[int]
+) -> dict[int, Checkpoint]:
+    rows: dict[int, Checkpoint] | None = checkpoint.__dict__.pop("setters", None)
+    if rows is None:
+        rows = {row.seq: row for row in _setters(checkpoint.run_id, numbers)}
+    return {number: rows[number] for number in numbers & rows.keys()}
 
 
 def setting_entries(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
