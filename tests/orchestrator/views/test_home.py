@@ -13,7 +13,6 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from checkpoints.conf import conf
 from checkpoints.models import Run, Worker
 from checkpoints.queue import workers
 from orchestrator.models import Preference
@@ -43,12 +42,12 @@ def test_the_bar_counts_what_waits_for_this_person(
 
 
 def test_the_demo_leads_from_every_page_to_what_it_did_outside(
-    people: People, browse: Browse, monkeypatch: pytest.MonkeyPatch
+    people: People, browse: Browse, configure: Callable[..., None]
 ) -> None:
     client = browse(people.starter)
     link = f'<a class="env other" href="{reverse("demo_outside")}">Demo</a>'.encode()
     assert link in client.get(reverse("runs")).content
-    monkeypatch.setattr(conf(), "environment", "Staging")
+    configure(ENVIRONMENT="Staging")
     assert link not in client.get(reverse("runs")).content
 
 
