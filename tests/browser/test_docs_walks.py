@@ -266,6 +266,16 @@ NAMED: list[tuple[str, dict[str, tuple[str, ...]], tuple[str, ...]]] = [
     ),
     ("memory.md", {f"/runs/{KEY}/": ("Memory",)}, ()),
     (
+        "cookbook/fork-a-failed-batch.md",
+        {
+            f"/runs/{KEY}/?at=6": ("What changed",),
+            f"/runs/{KEY}/?at=6&path=scratch.payout": ("was set at",),
+            "/workers/": ("Workers",),
+        },
+        (),
+    ),
+    ("cookbook/erase-a-person.md", {"/runs/CLM-118834/": ("Cancel",)}, ()),
+    (
         "retention.md",
         {
             "/admin/checkpoints/retentionpolicy/add/": (
