@@ -69,14 +69,14 @@ def company_login(context: Any) -> dict[str, Any]:
     empty where there is no provider.
     """
     current = conf()
-    if not current.oidc_issuer:
+    if not current.company_issuer:
         return {}
     try:
         address = reverse("company_login")
     except NoReverseMatch:
         return {}
     return {
-        "name": current.oidc_name,
+        "name": current.company_name,
         "url": f"{address}?{urlencode({'next': context.get('next') or ''})}",
         "form_hidden": not (current.local_login or context.get("is_emergency")),
     }
