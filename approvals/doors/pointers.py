@@ -1,0 +1,34 @@
+"""JSON Pointers (RFC 6901): the places in a body at which a door looks."""
+
+import re
+from typing import Any
+
+from orchestrator.engine.errors import InvalidValue
+
+_FORM = re.compile(r"(/([^~/]|~[01])*)*")
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
+
+
+def is_pointer(text: str) -> bool:
+    """Return whether a text is a JSON Pointer. The empty one points to the whole body."""
+    return _FORM.fullmatch(text) is not None
+
+
+def value_at(body: Any, pointer: str) -> Any:
+    """Return the value to which a pointer leads. Raises `InvalidValue`, which names the
+    pointer and nothing of the body.
+    """
+    value = body
+    for part in pointer.split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, dict) and name in value:
+            value = value[name]
+        elif isinstance(value, list) and _is_index(name, len(value)):
+            value = value[int(name)]
+        else:
+            raise InvalidValue(f"the body has nothing at {pointer}", path=pointer)
+    return value
+
+
+def _is_index(name: str, length: int) -> bool:
+    return _INDEX.fullmatch(name) is not None and int(name) < length
