@@ -3,16 +3,16 @@
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 
 from approvals.doors import messages
 from approvals.doors import verbs as doors
-from approvals.models import ApprovalRequest, Decision, Door, DoorMessage
-from checkpoints import erasure, timeline
+from approvals.models import ApprovalRequest, Decision, DoorMessage
+from checkpoints import retention, timeline
 from checkpoints.core.status import Status
-from checkpoints.models import AuditLine, Job, Run
+from checkpoints.models import AuditLine, Job
 from checkpoints.queue import jobs
 from orchestrator import runs
+from orchestrator.engine import Graph
 from orchestrator.engine.errors import UnknownThing, WrongStatus
 from orchestrator.jobs import kinds
 from tests.support import cast, run_actions
@@ -20,6 +20,7 @@ from tests.support.doors import Sender, ask_only, came_of, waiting_run, work_off
 from tests.support.question_graphs import ask_total, asking
 from tests.support.run_actions import state
 from tests.support.small_graphs import advanced, registered
+from tests.support.statements import counted
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -167,7 +168,9 @@ def test_an_erasure_drops_what_was_kept_for_the_run() -> None:
     assert bytes(DoorMessage.objects.get().body)
     runs.cancel(run.id, by=None)
     runs.advance(run.id)
-    kinds.advance(erasure.erase(run.id, reason="asked", by=None).job)
+    retention.erase(run.id, by=None)
+    for job in Job.objects.filter(kind="erase_run"):
+        kinds.advance(job.id)
     assert came_of() == ("refused", "erased")
     assert bytes(DoorMessage.objects.get().body) == b""
     assert refused(sender, id="msg_2") == "erased"
@@ -185,25 +188,11 @@ def test_messages_are_removed_after_a_week() -> None:
     assert DoorMessage.objects.get().message_id == "msg_2"
 
 
-def test_only_requests_with_questions_look_for_messages(
-    django_assert_num_queries: Any,
-) -> None:
-    from approvals.gates import new_requests
-    from tests.support.statements import statements_of
+def test_only_a_request_with_a_question_looks_for_messages() -> None:
+    def looks(made: Graph) -> int:
+        with counted() as statements:
+            advanced(made)
+        return sum("approvals_doormessage" in sql for sql in statements)
 
-    waiting_run()
-    asked = ApprovalRequest.objects.get()
-    with django_assert_num_queries(1):
-        new_requests._add_message_job([asked])
-    asked.policy = {**asked.policy, "asks": []}
-    with django_assert_num_queries(0):
-        new_requests._add_message_job([asked])
-    assert statements_of is not None
-
-
-def test_a_member_of_the_gate_is_needed_even_for_a_superuser() -> None:
-    User.objects.create_superuser("root")
-    assert Door.objects.count() == 0
-    assert not Job.objects.filter(kind="deliver_messages").exists()
-    assert not Run.objects.exists()
-    assert advanced(asking(fn=ask_only)).status == Status.PAUSED
+    assert looks(asking("a", fn=ask_only)) == 1
+    assert looks(asking("b", fn=lambda state, ctx: {"total": 5})) == 0

@@ -212,7 +212,7 @@ def test_an_answer_that_its_schema_refuses_is_a_422_each_time() -> None:
 def test_neither_the_secret_nor_the_body_stands_plain_in_the_database(
     configure: Any,
 ) -> None:
-    configure(ENCRYPTION_KEYS=ONE_KEY)
+    configure(**ONE_KEY)
     sender = Sender()
     assert sender.send(paid="Mozzarella-7").status_code == 202
     bytes_of_all = dump.of_database()
