@@ -39,6 +39,8 @@ def test_a_message_and_the_opening_of_its_question_at_once_meet() -> None:
             apart=0.05,
         )
         assert answer.status_code in (200, 202)
+        # A worker passes by a run that the message has locked.
+        runs.advance(run.id)
         work_off()
         message = DoorMessage.objects.get(message_id=f"msg_{run.key}")
         assert message.status == "delivered"
@@ -59,6 +61,8 @@ def test_a_message_and_the_start_of_its_run_at_once_meet() -> None:
             apart=0.05,
         )
         assert answer.status_code in (200, 202)
+        # A worker passes by a run that the message has locked.
+        runs.advance(run.id)
         work_off()
         assert DoorMessage.objects.get(message_id=f"msg_{key}").status == "delivered"
         assert runs.advance(run.id).status == Status.COMPLETED

@@ -125,7 +125,7 @@ def test_a_message_that_is_kept_is_refused_while_its_door_is_off() -> None:
 def test_after_a_rewind_a_second_message_answers() -> None:
     sender = Sender()
     run = waiting_run()
-    start = timeline.list_checkpoints(run.id)[0]
+    start = timeline.list_checkpoints(run.id)[-1]
     sender.send("msg_1", paid=1)
     runs.advance(run.id)
     runs.rewind(run.id, start.id, by=None)
@@ -141,7 +141,7 @@ def test_after_a_rewind_a_second_message_answers() -> None:
 def test_a_fork_has_a_key_of_its_own_and_hears_nothing() -> None:
     sender = Sender()
     run = waiting_run()
-    start = timeline.list_checkpoints(run.id)[0]
+    start = timeline.list_checkpoints(run.id)[-1]
     fork = runs.advance(runs.fork(start.id, by=None).id)
     sender.send()
     assert ApprovalRequest.objects.get(run=fork).status == "open"

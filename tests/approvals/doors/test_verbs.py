@@ -121,7 +121,7 @@ def test_a_steward_makes_a_door_in_the_admin_and_reads_its_secret_once(
     assert "Make a door" in html
     answer = steward.post("/admin/approvals/door/add/", form())
     assert "whsec_" in text(answer)
-    assert answer.headers["Cache-Control"] == "no-store"
+    assert "no-store" in answer.headers["Cache-Control"]
     door = Door.objects.get()
     for page in ("", f"{door.id}/change/"):
         html = text(steward.get(f"/admin/approvals/door/{page}"))
@@ -174,7 +174,7 @@ def test_a_steward_delivers_again_in_the_admin_and_reads_no_body(
     assert "987123" not in html + text(steward.get(page))
     chosen = {"action": "deliver_again", "_selected_action": str(message.id)}
     answer = steward.post("/admin/approvals/doormessage/", chosen, follow=True)
-    assert "msg_1: not delivered" in text(answer)
+    assert list(map(str, answer.context["messages"])) == ["msg_1: not delivered."]
     assert came_of() == ("refused", "not_a_reviewer")
 
 

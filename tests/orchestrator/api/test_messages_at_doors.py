@@ -1,9 +1,12 @@
 """Messages at doors over HTTP: each is signed, and answers a waiting run once."""
 
+import re
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group
 
 from approvals.doors import verbs as doors
 from approvals.models import Decision, DoorMessage
@@ -14,12 +17,20 @@ from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.models import FailedAuthentication
 from tests.support import dump
-from tests.support.doors import Sender, ask_only, came_of, waiting_run, work_off
+from tests.support.doors import (
+    Sender,
+    ask_only,
+    came_of,
+    service_account,
+    waiting_run,
+    work_off,
+)
 from tests.support.question_graphs import asking
 from tests.support.run_actions import state
 from tests.support.sealed_tables import ONE_KEY
 from tests.support.small_graphs import registered
 
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "doors.md"
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
@@ -219,3 +230,30 @@ def test_neither_the_secret_nor_the_body_stands_plain_in_the_database(
     assert b"Mozzarella-7" not in bytes_of_all
     assert sender.secret.encode() not in bytes_of_all
     assert sender.secret.removeprefix("whsec_").encode() not in bytes_of_all
+
+
+def test_the_page_about_doors_runs(
+    live_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_graph, sending = re.findall(
+        r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL
+    )
+    names: dict[str, Any] = {"__name__": "docs"}
+    exec(compile(made_graph, PAGE, "exec"), names)
+    registered(names["graph"])
+    account = service_account()
+    Group.objects.create(name="payments").user_set.add(account)
+    _, secret = doors.make_door(
+        "bank",
+        account=account,
+        graph="order",
+        node="wait_for_payment",
+        key_pointer="/data/order",
+        answer_pointer="/data/amount",
+        by=None,
+    )
+    run = runs.advance(runs.start("order", {"number": "A-17"}, key="A-17").id)
+    monkeypatch.setenv("DOOR_SECRET", secret)
+    monkeypatch.setenv("DOOR_URL", f"{live_server.url}/api/v1/doors/bank/")
+    exec(compile(sending, PAGE, "exec"), names)
+    assert state(runs.advance(run.id))["shipped"] == "A-17 for 40"
