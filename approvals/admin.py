@@ -247,7 +247,7 @@ class PasskeyAdmin(ReadOnlyRows):
 
 
 class DoorForm(forms.Form):
-    """What a person says of a new door."""
+    """The form of a new door."""
 
     slug = forms.CharField(label="Name, as it stands in the address")
     account = forms.CharField(label="User name of the account that signs")

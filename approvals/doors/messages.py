@@ -23,8 +23,13 @@ from approvals.doors.verbs import (
 )
 from approvals.gates.new_requests import DELIVER_MESSAGES
 from approvals.gates.request_state import load_states
-from approvals.models import ApprovalRequest, Door, DoorMessage, MessageStatus
-from approvals.models import RequestStatus as Asked
+from approvals.models import (
+    ApprovalRequest,
+    Door,
+    DoorMessage,
+    MessageStatus,
+    RequestStatus,
+)
 from approvals.results.rounds import lines_of
 from checkpoints.audit import lines as audit_log
 from checkpoints.conf import keyring
@@ -48,6 +53,7 @@ from orchestrator.engine.errors import (
     WrongStatus,
 )
 
+ANSWERED = (RequestStatus.SETTLED, RequestStatus.APPLIED)
 KEPT_DAYS = 7
 LONGEST_KEY = 200
 REMOVED_AT_ONCE = 1000
@@ -107,10 +113,10 @@ def deliver_messages(lease: JobLease) -> Iterator[Step]:
     named = DoorMessage.objects.filter(id=UUID(lease.facts["message"])).first()
     if named is None:
         return
-    kept = DoorMessage.objects.filter(
+    waiting = DoorMessage.objects.filter(
         status=MessageStatus.KEPT, key=named.key, graph=named.graph
     )
-    ids = kept.order_by("at", "id").values_list("id", flat=True)
+    ids = waiting.order_by("at", "id").values_list("id", flat=True)
     for number, message_id in enumerate(list(ids), start=1):
         _deliver(message_id, only=MessageStatus.KEPT)
         yield Step(number, note="messages offered")
@@ -182,8 +188,8 @@ def _key_in(door: Door, body: Any) -> str:
 
 
 def _locked_run(graph: str, key: str) -> Run | None:
-    """Return the run of this key, locked; None if there is none. A fork has a key of
-    its own, so news for its origin is none for it.
+    """Return the run of this key, locked; None if there is none. A fork has another
+    key, so news for its origin is none for it.
     """
     rows = Run.objects.filter(key=key, graph=graph, imported=False)
     run_id = rows.values_list("id", flat=True).first()
@@ -257,15 +263,15 @@ def _question(door: Door, run: Run) -> ApprovalRequest | None:
         raise _refusal(ERASED)
     if not is_open(door):
         raise _refusal("door_closed")
-    asked = _requests_on_the_way(door, run)
-    waiting = [row for row in asked if row.status == Asked.OPEN]
+    requests = _requests_on_the_way(door, run)
+    waiting = [row for row in requests if row.status == RequestStatus.OPEN]
     if len(waiting) > 1:
         raise _refusal("several_questions")
     if waiting:
         return waiting[0]
     if run.status in ENDS:
         raise _refusal("run_ended")
-    if any(row.status in (Asked.SETTLED, Asked.APPLIED) for row in asked):
+    if any(row.status in ANSWERED for row in requests):
         raise _refusal("already_decided")
     return None
 
@@ -278,7 +284,7 @@ def _requests_on_the_way(door: Door, run: Run) -> list[ApprovalRequest]:
 
 
 def _sign(message: DoorMessage, run: Run, request: ApprovalRequest) -> None:
-    """Sign the answer as a person would, with all that is asked of a reviewer."""
+    """Sign the answer by the steps that a person takes."""
     sealed_rows.verify_row(message, Protection(encrypted=message.encrypted))
     account = message.door.account
     try:

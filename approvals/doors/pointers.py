@@ -21,14 +21,19 @@ def value_at(body: Any, pointer: str) -> Any:
     value = body
     for part in pointer.split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(value, dict) and name in value:
-            value = value[name]
-        elif isinstance(value, list) and _is_index(name, len(value)):
-            value = value[int(name)]
-        else:
-            raise InvalidValue(f"the body has nothing at {pointer}", path=pointer)
+        try:
+            value = _member(value, name)
+        except LookupError:
+            words = f"the body has nothing at {pointer}"
+            raise InvalidValue(words, path=pointer) from None
     return value
 
 
-def _is_index(name: str, length: int) -> bool:
-    return _INDEX.fullmatch(name) is not None and int(name) < length
+def _member(value: Any, name: str) -> Any:
+    """Return a member of an object or an item of a list. Raises `LookupError`."""
+    if isinstance(value, dict):
+        return value[name]
+    is_index = _INDEX.fullmatch(name)
+    if isinstance(value, list) and is_index:
+        return value[int(name)]
+    raise LookupError(name)

@@ -86,7 +86,8 @@ def make_door(
         if Door.objects.filter(slug=slug).exists():
             raise InvalidValue("there is a door of this name", path="slug")
         door.save(force_insert=True)
-        _record("door_made", door, by=by, account=account.get_username())
+        name = account.get_username()
+        audit_log.record("door_made", actor=by, graph=graph, door=slug, account=name)
     return door, secret
 
 
@@ -100,7 +101,7 @@ def rotate_secret(door_id: UUID | str, *, secret: str = "", by: Any) -> str:
     with transaction.atomic():
         door = _locked(door_id)
         _change(door, secret=pack_json(secret))
-        _record("door_rotated", door, by=by)
+        audit_log.record("door_rotated", actor=by, graph=door.graph, door=door.slug)
     return secret
 
 
@@ -114,7 +115,13 @@ def switch_door(door_id: UUID | str, *, enabled: bool, by: Any) -> Door:
         door = _locked(door_id)
         if door.enabled != enabled:
             _change(door, enabled=enabled)
-            _record("door_switched", door, by=by, enabled=enabled)
+            audit_log.record(
+                "door_switched",
+                actor=by,
+                graph=door.graph,
+                door=door.slug,
+                enabled=enabled,
+            )
     return door
 
 
@@ -200,7 +207,3 @@ def _change(door: Door, **values: Any) -> None:
     verify_door(door)
     protection = Protection(encrypted=door.encrypted)
     door.save(update_fields=sealed_rows.seal_again(door, protection, **values))
-
-
-def _record(kind: str, door: Door, *, by: Any, **facts: Any) -> None:
-    audit_log.record(kind, actor=by, graph=door.graph, door=door.slug, **facts)

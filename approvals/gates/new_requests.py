@@ -187,12 +187,12 @@ def _add_message_job(requests: Sequence[ApprovalRequest]) -> None:
     """
     if not any(request.policy.get("asks") for request in requests):
         return
-    asked = requests[0]
-    key = Run.objects.filter(id=asked.run_id).order_by().values("key")[:1]
-    kept = DoorMessage.objects.filter(
-        key=Subquery(key), graph=asked.graph, status=MessageStatus.KEPT
+    request = requests[0]
+    key = Run.objects.filter(id=request.run_id).order_by().values("key")[:1]
+    waiting = DoorMessage.objects.filter(
+        key=Subquery(key), graph=request.graph, status=MessageStatus.KEPT
     )
-    message = kept.order_by("at").values_list("id", flat=True).first()
+    message = waiting.order_by("at").values_list("id", flat=True).first()
     if message is not None:
         # Without a name: a job that runs may have looked too early.
         jobs.add_job(DELIVER_MESSAGES, message=str(message))

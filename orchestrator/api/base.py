@@ -54,7 +54,7 @@ class Api(APIView):
 
 def mount(view: type[APIView]) -> Callable[..., Any]:
     """Return a view as Django calls it, with the common parts; its POST honours
-    Idempotency-Key, unless its bodies have ids of their own.
+    Idempotency-Key, unless its messages bring ids themselves.
     """
     members: dict[str, Any] = {
         "__doc__": view.__doc__,

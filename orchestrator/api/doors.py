@@ -40,7 +40,7 @@ class SignedBytes(BaseParser):
         return data
 
 
-class NotSigned(APIException):
+class UnsignedMessage(APIException):
     """There is no such open door, or the message is not signed for it. Cure: the
     secret of the door, and a clock that is right.
     """
@@ -55,11 +55,10 @@ class MessageBody(serializers.Serializer[Any]):
 
 
 class MessageOut(serializers.Serializer[DoorMessage]):
-    """What came of a message."""
+    """The outcome of a message."""
 
-    status = serializers.ChoiceField(
-        choices=[MessageStatus.DELIVERED.value, MessageStatus.KEPT.value],
-        help_text="delivered, or kept until its question is asked",
+    status = serializers.CharField(
+        help_text="delivered, or kept until its question is asked"
     )
 
 
@@ -84,7 +83,7 @@ class DoorMessages(APIView):
         raw = request.data if isinstance(request.data, bytes) else b""
         row = _door_of(request, door, raw)
         if row is None:
-            refuse_message(request, door, NotSigned())
+            refuse_message(request, door, UnsignedMessage())
         message_id = request.headers["webhook-id"]
         message = messages.receive(row, message_id, raw, _json_of(raw))
         _require_accepted(message)
