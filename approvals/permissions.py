@@ -48,6 +48,7 @@ RIGHTS = {
     "reassign": "approvals.reassign",
     "view_audit": "approvals.view_audit",
     "manage_webhooks": "approvals.manage_webhooks",
+    "manage_doors": "approvals.manage_doors",
 }
 """Our word for a right -> the Django permission that grants it.
 

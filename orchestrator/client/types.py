@@ -634,6 +634,11 @@ class MayDecide(TypedDict):
     why_not: str
 
 
+class MessageOut(TypedDict):
+    """The outcome of a message."""
+    status: str
+
+
 class NamedFactBody(TypedDict):
     """A figure worth showing beside the items."""
     label: str

@@ -31,6 +31,7 @@ RUN_ELSEWHERE = {
     "tutorial.md": "tests/demo/test_tutorial.py",
     "use-in-your-project.md": "tests/house/test_own_project.py",
     "deployment.md": "tests/house/test_deployment.py",
+    "doors.md": "tests/orchestrator/api/test_messages_at_doors.py",
     "client.md": "tests/orchestrator/client/test_documented.py",
     "bridges.md": "tests/orchestrator/bridges/test_examples.py",
     "job-runners.md": "tests/orchestrator/bridges/test_job_runners.py",
