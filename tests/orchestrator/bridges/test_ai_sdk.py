@@ -98,5 +98,5 @@ def test_two_conversations_whose_model_counts_its_calls_share_no_signature(
 def test_the_bridge_is_short() -> None:
     source = node.EXAMPLES / "countersign-ai-sdk.ts"
     lines = source.read_text().splitlines()
-    assert len(lines) <= 90
+    assert len(lines) <= 110
     assert max(map(len, lines)) <= 100

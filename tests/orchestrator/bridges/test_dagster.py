@@ -112,6 +112,7 @@ def test_a_job_goes_on_after_a_yes_in_a_run_of_its_own(
     assert [result.success for result in results] == [True, True, False]
     assert failure_of(results[2]) == "twice"
     assert sorted(shop.paid) == ["INV-1 10.00", "INV-2 19.00"]
+    assert office.outcomes() == ["done", "done", None]
     assert shop.tick() == []
     waiting = [run.tags.get(WAITING) for run in shop.instance.get_runs()]
     assert set(waiting) == {None, "no more"}
@@ -210,6 +211,32 @@ def test_a_call_of_the_same_name_elsewhere_takes_nothing_of_it(
     shop.go_on = pay_salaries
     assert failure_of(shop.launch(request)) == "it is the approval of another call"
     assert salaries == []
+
+
+def test_two_calls_of_one_function_with_names_share_no_approval(
+    office: Office, shop: Shop
+) -> None:
+    def pay(invoice: str, amount: str) -> str:
+        return invoice
+
+    policy: Any = {"reviewers": ["group:payers"]}
+    early = paused_call(office.client, pay, name="pay_early", **policy)
+    late = paused_call(office.client, pay, name="pay_late", **policy)
+
+    @dagster.job
+    def propose() -> None:
+        early.ask(shop.invoice())
+        late.ask(shop.invoice())
+
+    @dagster.job
+    def go_on() -> None:
+        early.run()
+
+    shop.propose = propose
+    assert shop.ask("INV-1", "10.00").success
+    [first, second] = office.asked(2)
+    assert first.run.key != second.run.key
+    assert {first.items[0].label, second.items[0].label} == {"pay_early", "pay_late"}
 
 
 def test_a_long_name_is_known_again(office: Office, shop: Shop) -> None:

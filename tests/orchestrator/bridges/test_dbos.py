@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.bridges import Office
-from tests.support.processes import ROOT
+from orchestrator import runs
+from tests.support.bridges import PATIENCE, Office
+from tests.support.processes import ROOT, until
 
 pytest.importorskip("dbos", reason="the extra `dbos` is not installed")
 
@@ -72,7 +73,33 @@ def test_workflows_wait_through_a_crash_and_pay_what_was_signed(
         assert shop("start", "one", "INV-1", "99.00") == "one"
         assert shop("result", "one") == "INV-1 paid"
     assert paid(tmp_path) == ["INV-1 10.00", "INV-2 19.00"]
-    assert len(office.asked()) == 3
+    assert office.outcomes() == ["done", "done", None]
+
+
+@pytest.mark.parametrize("decided_again", [True, False])
+def test_what_is_signed_when_the_step_begins_is_what_runs(
+    office: Office, tmp_path: Path, *, decided_again: bool
+) -> None:
+    (tmp_path / "crash").touch()
+    with program(office, tmp_path) as shop:
+        shop("start", "one", "INV-1", "10.00")
+        [asked] = office.asked(1)
+        office.decide(asked, "approve")
+        until(lambda: not (tmp_path / "crash").exists(), seconds=PATIENCE)
+    runs.rewind(asked.run.id, f"{asked.run.key}:initial")
+    [again] = office.asked(1)
+    cheaper = {"invoice": "INV-1", "amount": "8.00"}
+    if decided_again:
+        office.decide(again, "edit", value=cheaper)
+    with program(office, tmp_path) as shop:
+        if not decided_again:
+            shop("start", "two", "INV-2", "20.00")
+            office.asked(2)
+            assert paid(tmp_path) == []
+            office.decide(again, "edit", value=cheaper)
+        assert shop("result", "one") == "INV-1 paid"
+    assert paid(tmp_path) == ["INV-1 8.00"]
+    assert office.outcomes()[0] == "done"
 
 
 def test_a_message_wakes_a_workflow_and_decides_nothing(

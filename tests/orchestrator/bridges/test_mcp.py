@@ -19,7 +19,7 @@ mcp = pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 from mcp import StdioServerParameters  # noqa: E402
 from mcp_types import ElicitResult  # noqa: E402
 
-from orchestrator.bridges.mcp import make_server  # noqa: E402
+from orchestrator.bridges.mcp import make_server, reviewers_of  # noqa: E402
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ITEM = {"id": "inv-1", "value": {"amount": "10.00"}, "effect": "external"}
@@ -89,7 +89,17 @@ def test_an_agent_asks_and_reads_what_people_signed(
     office.decide(asked, "edit", value={"amount": "9.00"}, reason="discount")
     settled = content(agent.call("status", approval="INV-1"))
     assert settled["state"] == "approved"
-    assert settled["items"][0]["value"] == {"amount": "9.00"}
+    [item] = settled["items"]
+    assert item["value"] == {"amount": "9.00"}
+    said = {"approval": "INV-1", "item": "inv-1", "result": "failed", "detail": "shut"}
+    assert "stale_proposal" in agent.call("report", **said, hash="0" * 64)
+    assert content(agent.call("report", **said, hash=item["hash"])) == {
+        "item": "inv-1",
+        "hash": item["hash"],
+        "result": "failed",
+        "detail": "shut",
+    }
+    assert office.outcomes() == ["failed"]
     [decision] = settled["items"][0]["decisions"]
     assert decision["by"] == "rita"
     refused = agent.call("receipt", decision=decision["id"])
@@ -116,7 +126,11 @@ def test_a_question_is_asked_once_and_another_under_its_key_is_refused(
     assert "unknown_thing" in agent.call("status", approval="INV-2")
 
 
-def test_the_program_has_three_tools_and_none_decides(office: Office) -> None:
+def test_reviewers_may_stand_apart() -> None:
+    assert reviewers_of(" group:payers, user:rita,") == ["group:payers", "user:rita"]
+
+
+def test_the_program_has_four_tools_and_none_decides(office: Office) -> None:
     settings = {
         "COUNTERSIGN_URL": office.url,
         "COUNTERSIGN_TOKEN": office.token,
@@ -133,4 +147,4 @@ def test_the_program_has_three_tools_and_none_decides(office: Office) -> None:
         async with mcp.Client(server) as agent:
             return {tool.name for tool in (await agent.list_tools()).tools}
 
-    assert asyncio.run(tools()) == {"ask", "status", "receipt"}
+    assert asyncio.run(tools()) == {"ask", "status", "report", "receipt"}
