@@ -1,6 +1,7 @@
 """Tools of the OpenAI Agents SDK run with what people signed: docs/bridges.md."""
 
 import json
+from asyncio import CancelledError
 from contextvars import ContextVar
 from copy import copy
 from typing import Any
@@ -59,7 +60,8 @@ class _SignedRunner:
         _end.set(DONE)
         try:
             output = await self.invoke(context, signed)
-        except Exception as error:
+        # Cancelled, too, it may have acted.
+        except (Exception, CancelledError) as error:
             await signed_call.report(outcome_of(error))
             raise
         await signed_call.report(_end.get())

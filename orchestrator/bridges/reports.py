@@ -20,6 +20,7 @@ AWAY = (Unreachable, ServerFailed, Throttled)
 Outcome = tuple[str, str]
 """done, failed or unknown, and a short text."""
 DONE: Outcome = ("done", "")
+_LONGEST_DETAIL = 2000
 log = logging.getLogger(__name__)
 
 
@@ -48,12 +49,12 @@ async def report_async(
     return True
 
 
-def outcome_of(error: Exception) -> Outcome:
+def outcome_of(error: BaseException) -> Outcome:
     """Return the outcome of a call that raised. Only `NotDone` says that nothing
     happened; the text of any other error may have secrets.
     """
     if isinstance(error, NotDone):
-        return "failed", str(error)
+        return "failed", str(error)[:_LONGEST_DETAIL]
     return "unknown", type(error).__name__
 
 

@@ -119,7 +119,7 @@ class SignedCall:
             "effect": self._effect,
         }
         approval = self.client.ask(key=key, items=[item], **self._fields_of(arguments))
-        self.require_asked(approval)
+        _require_own(approval)
         return approval
 
     def require_asked(self, approval: Approval) -> None:
@@ -127,8 +127,7 @@ class SignedCall:
         and was asked by the account of this client: whoever may ask can ask others, or
         under another title, with the same key.
         """
-        if not approval.raw["is_own"]:
-            raise Rejected(f"another account asked approval {approval.id}")
+        _require_own(approval)
         item = approval.item(CALL)
         policy = self._fields_of(item.proposed)
         same = [
@@ -175,6 +174,11 @@ class SignedCall:
                 if not report(self.client, earlier, {CALL: its}):
                     self._undelivered.appendleft((earlier, its))
                     return
+
+
+def _require_own(approval: Approval) -> None:
+    if not approval.raw["is_own"]:
+        raise Rejected(f"another account asked approval {approval.id}")
 
 
 def _ordered(shown: Any, value: Any) -> Any:

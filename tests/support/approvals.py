@@ -57,7 +57,8 @@ def decided(asked: asking.Approval, by: Any, *verdicts: str) -> asking.Approval:
 
 def reported(run: Run, outcomes: Any, *, by: Any = None) -> asking.Approval:
     """The approval after these outcomes of what is signed now."""
-    hashes = {item.id: item.hash for item in asking.approval_of(run).items}
+    shown = asking.approval_of(Run.objects.get(id=run.id))
+    hashes = {item.id: item.hash for item in shown.items}
     with_hashes = []
     for outcome in outcomes:
         signed = hashes.get(outcome["item"], "0" * 64)

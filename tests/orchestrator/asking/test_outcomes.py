@@ -267,12 +267,12 @@ def test_who_approved_hears_of_a_failure_and_of_nothing_that_went_well(
     ann: User,
 ) -> None:
     asked = decided(opened(), ann, "approve", "approve")
-    reported = Notice.objects.filter(event="request.outcome_reported")
+    notices = Notice.objects.filter(event="request.outcome_reported")
     reported(asked.run, [_said()])
-    assert not reported.exists()
+    assert not notices.exists()
     reported(asked.run, [_said("inv-2", "unknown")])
     reported(asked.run, [_said("inv-2", "failed")])
-    assert [row.outcome for row in reported.order_by("id")] == ["unknown", "failed"]
+    assert [row.outcome for row in notices.order_by("id")] == ["unknown", "failed"]
 
 
 def test_by_code_too_only_who_asked_and_stewards_report(

@@ -63,9 +63,7 @@ def celery_task(office: Office, folder: Path) -> Iterator[Caller]:
     paid = folder / "paid"
 
     def worker(restore_after: int) -> Any:
-        return tests.worker_process(
-            broker, office, folder, restore_after=restore_after
-        )
+        return tests.worker_process(broker, office, folder, restore_after=restore_after)
 
     def ask() -> None:
         with worker(3600):

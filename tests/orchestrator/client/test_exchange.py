@@ -216,7 +216,6 @@ def test_an_error_has_a_type_and_says_what_and_how_to_mend_it(
 
 def test_an_answer_of_something_else_is_refused() -> None:
     for other in (
-        httpx.Response(200, text="<html>Sign in</html>"),
         httpx.Response(302, headers={"Location": "https://elsewhere.example.org/"}),
         httpx.Response(418, json=["a list"]),
     ):
