@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Count, F, Max, Q, Window
@@ -32,9 +33,9 @@ LONGEST_REASON = 120
 DECIDED = (RequestStatus.SETTLED, RequestStatus.APPLIED)
 LETS_ACT = (APPROVED, PARTIAL)
 """The outcomes of a request of which whoever asked may act on something."""
-_REQUEST = Substr("task", 1, 36)
-_WRITE = Substr("task", 1, 73)
-_RESULT = Substr("task", 75)
+_REQUEST: Any = Substr("task", 1, 36)
+_WRITE: Any = Substr("task", 1, 73)
+_RESULT: Any = Substr("task", 75)
 """The parts of `ReportedOn` in its column."""
 
 

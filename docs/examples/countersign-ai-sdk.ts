@@ -27,7 +27,8 @@ export class Countersign {
         const asked = [...requests(options.messages).values()].reverse()
         const call = asked.find(({ toolCallId }) => toolCallId === options.toolCallId)
         const approval = call && (await this.ask({ ...call, toolName, input }))
-        if (approval?.state !== "approved" || !approval.is_own) throw new Error(`nobody approved ${toolName}`)
+        const isSigned = approval?.state === "approved" && approval.is_own
+        if (!isSigned) throw new Error(`nobody approved ${toolName}`)
         const value = approval.items[0]?.value
         const checked = await asSchema(tool.inputSchema).validate?.(value)
         if (checked?.success === false) throw checked.error

@@ -220,7 +220,7 @@ class AskedApprovalOut(serializers.Serializer[Approval]):
     )
 
     def get_is_own(self, approval: Approval) -> bool:
-        return approval.run.started_by_id == self.context["viewer"].pk
+        return bool(approval.run.started_by_id == self.context["viewer"].pk)
 
     def get_reviewers(self, approval: Approval) -> list[str]:
         if approval.request is not None:

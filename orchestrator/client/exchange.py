@@ -117,7 +117,10 @@ def _attempt(call: Call[T], headers: Mapping[str, str]) -> Flow[T | ApiError]:
     except httpx.RequestError as error:
         return unreachable(call, error)
     assert isinstance(response, httpx.Response)
-    return failure_of(call, response) or _content(call, response)
+    failure = failure_of(call, response)
+    if failure is not None:
+        return failure
+    return _content(call, response)
 
 
 def failure_of(call: Call[Any], response: httpx.Response) -> ApiError | None:

@@ -74,9 +74,15 @@ class Office:
         return [asking.approval_of(runs.advance(run.id)) for run in runs_asked]
 
     def outcomes(self) -> list[str | None]:
-        """What was reported of each item that people were asked about, in order."""
-        items = [item for asked in self.asked() for item in asked.items]
-        return [item.outcome and item.outcome.result for item in items]
+        """Return what was reported of each item that people were asked about, in order."""
+        return [item.outcome and item.outcome.result for item in self._items()]
+
+    def details(self) -> list[str]:
+        """Return the texts of what was reported."""
+        return [item.outcome.detail for item in self._items() if item.outcome]
+
+    def _items(self) -> list[asking.ItemStanding]:
+        return [item for asked in self.asked() for item in asked.items]
 
     def inbox(self) -> str:
         """Return the page of what Rita has decided."""

@@ -71,6 +71,7 @@ def test_what_came_of_each_call_is_in_the_inbox_and_on_the_receipt(
     for _ in range(2):
         later.report(office.client, approval)
     assert office.outcomes() == ["done", None]
+    assert office.details() == [""]
     assert "The caller reported: done" in office.inbox()
     assert "that it was done" in office.receipts()
 
