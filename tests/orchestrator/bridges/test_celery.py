@@ -230,13 +230,13 @@ def test_what_another_account_asked_under_the_id_of_a_task_runs_nothing(
         title="Harmless",
         items=[{"id": "call", "label": "pay", "value": value}],
         reviewers=["group:payers"],
-        key=key_of("celery", shop.pay.name, "forged"),
+        key=key_of("celery", shop.pay.name, "not-own"),
     )
     [asked] = office.asked(1)
     office.decide(asked, "approve")
     with shop.worker():
         task = shop.pay.apply_async(
-            ("INV-9", "99.00"), task_id="forged", headers={ASKED: lie.id}
+            ("INV-9", "99.00"), task_id="not-own", headers={ASKED: lie.id}
         )
         with pytest.raises(Rejected, match="another account"):
             task.get(timeout=30)

@@ -225,12 +225,9 @@ def test_two_calls_of_one_function_with_names_share_no_approval(
 
     @dagster.job
     def propose() -> None:
-        early.ask(shop.invoice())
-        late.ask(shop.invoice())
-
-    @dagster.job
-    def go_on() -> None:
-        early.run()
+        arguments = shop.invoice()
+        early.ask(arguments)
+        late.ask(arguments)
 
     shop.propose = propose
     assert shop.ask("INV-1", "10.00").success

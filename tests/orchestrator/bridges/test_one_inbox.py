@@ -77,8 +77,10 @@ def celery_task(office: Office, folder: Path) -> Iterator[Caller]:
             until(lambda: office.outcomes()[before] == "done", seconds=PATIENCE)
         return paid.read_text().split()[1::2]
 
-    yield Caller(ask, go_on)
-    server.shutdown()
+    try:
+        yield Caller(ask, go_on)
+    finally:
+        server.shutdown()
 
 
 def dbos_workflow(office: Office, folder: Path) -> Caller:
@@ -109,8 +111,10 @@ def dagster_job(office: Office, folder: Path) -> Iterator[Caller]:
         shop.launch(request)
         return [line.split()[1] for line in shop.paid]
 
-    yield Caller(lambda: shop.ask("INV-3", "10"), go_on)
-    shop.instance.dispose()
+    try:
+        yield Caller(lambda: shop.ask("INV-3", "10"), go_on)
+    finally:
+        shop.instance.dispose()
 
 
 def mcp_agent(office: Office) -> Caller:
