@@ -150,12 +150,12 @@ def _newest_lines(
     )
     # One more than are verified: a list says of so many nothing that nobody proved.
     few = counted.filter(place__lte=MOST_VERIFIED + 1).order_by("-seq")
-    found: list[tuple[ReportedOn, int, datetime, int]] = []
+    read: list[tuple[ReportedOn, int, datetime, int]] = []
     for task, seq, at, total in few.values_list("task", "seq", "at", "total"):
         # A list shows what can be read; what is tampered with is for who opens it.
         with suppress(ValueError):
-            found.append((ReportedOn.parse(task), seq, at, total))
-    return found
+            read.append((ReportedOn.parse(task), seq, at, total))
+    return read
 
 
 def _awaited(request: ApprovalRequest, reported: int) -> int:

@@ -33,7 +33,7 @@ _COLUMNS = ("id", "key", "label", "status", "line", "created_at", "ended_at")
 
 
 def shown_to(viewer: Any, approval: asking.Approval) -> Any:
-    """Return the JSON of an approval, for somebody who may see it."""
+    """Return the JSON of an approval as this user sees it."""
     return AskedApprovalOut(approval, context={"viewer": viewer}).data
 
 

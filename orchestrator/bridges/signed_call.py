@@ -182,8 +182,8 @@ def _require_own(approval: Approval) -> None:
 
 
 def _ordered(shown: Any, value: Any) -> Any:
-    """Return the JSON of a value with its sets in order: they have none of their own, and
-    in another process the same call would be another question.
+    """Return the JSON of a value with the members of its sets sorted: in another process
+    they come in another order, and the same call would be another question.
     """
     if isinstance(shown, dict) and isinstance(value, Mapping):
         pairs = zip(shown.items(), value.values(), strict=False)

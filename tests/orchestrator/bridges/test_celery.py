@@ -1,8 +1,6 @@
 """Tasks of Celery that run once people have signed their arguments, by a real worker."""
 
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -16,7 +14,8 @@ from orchestrator import tokens
 from orchestrator.client import Client
 from tests.support.bridges import PATIENCE, Office
 from tests.support.cast import People
-from tests.support.processes import ROOT, until
+from tests.support.processes import until
+from tests.support.shop_processes import worker_process
 
 celery = pytest.importorskip("celery", reason="the extra `celery` is not installed")
 
@@ -100,21 +99,6 @@ def test_a_task_runs_with_what_was_signed_or_fails_with_the_reason(
             rejected.get(timeout=30)
     assert sorted(shop.paid) == ["INV-1 10.00 EUR", "INV-2 19.00 EUR"]
     assert office.outcomes() == ["done", "done", None]
-
-
-@contextmanager
-def worker_process(
-    broker: str, office: Office, folder: Path, *, restore_after: int
-) -> Iterator["subprocess.Popen[bytes]"]:
-    shop = [broker, office.url, office.token, str(folder), str(restore_after)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.celery_shop", *shop], cwd=ROOT
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_a_worker_that_dies_before_it_acts_loses_nothing(

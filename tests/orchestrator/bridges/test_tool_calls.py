@@ -2,8 +2,6 @@
 was signed, whichever library it is.
 """
 
-from importlib import import_module
-
 import pytest
 
 from approvals import inbox
@@ -13,24 +11,16 @@ from orchestrator.client import Client, Unreachable
 from tests.support.agents import Payer
 from tests.support.bridges import Office
 from tests.support.cast import People
-from tests.support.tool_calls import APPROVE, REJECT, edit, sign
+from tests.support.tool_calls import (
+    APPROVE,
+    LIBRARIES,
+    REJECT,
+    edit,
+    payer_of,
+    sign,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-LIBRARIES = {
-    "pydantic-ai": ("pydantic_ai", "pydantic_ai", "Payer"),
-    "openai-agents": ("agents", "openai_agents", "Payer"),
-    "langgraph": ("langgraph", "langgraph", "Payer"),
-    "langchain": ("langchain", "langchain", "Payer"),
-    "langchain-per-call": ("langchain", "langchain", "PayerPerCall"),
-}
-
-
-def payer_of(name: str) -> type[Payer]:
-    library, module, kind = LIBRARIES[name]
-    pytest.importorskip(library, reason=f"{library} is not installed")
-    payer: type[Payer] = getattr(import_module(f"tests.support.agents.{module}"), kind)
-    return payer
 
 
 @pytest.fixture(params=LIBRARIES)
