@@ -187,8 +187,10 @@ def read_reasons(
         return
     places = Q()
     for run, seq in bad:
-        places |= Q(run=run, seq=seq)
-    for line in RunEvent.objects.filter(places):
+        place = Q(run=run, seq=seq)
+        places |= place
+    lines = RunEvent.objects.filter(places)
+    for line in lines:
         request = bad[line.run_id, line.seq]
         listed[request.id].reason = _reason_of(line, request)
 

@@ -56,7 +56,12 @@ def make_server(client: AsyncClient, reviewers: Sequence[str]) -> MCPServer:
         """Report what came of an approved item: done, failed, or unknown if you cannot
         say. `hash` is the one that stood beside the value on which you acted.
         """
-        outcome = {"item": item, "hash": hash, "result": result, "detail": detail}
+        outcome = {
+            "item": item,
+            "hash": hash,
+            "result": result,
+            "detail": detail,
+        }
         path = f"approvals/{part(approval)}/outcomes/"
         call: Call[Any] = Call("POST", path, body={"outcomes": [outcome]})
         await _answer(client.send(call))
@@ -73,7 +78,12 @@ def make_server(client: AsyncClient, reviewers: Sequence[str]) -> MCPServer:
 
 def reviewers_of(text: str) -> list[str]:
     """Return the reviewers of a list with commas, around which there may be spaces."""
-    return [name.strip() for name in text.split(",") if name.strip()]
+    names = []
+    for name in text.split(","):
+        stripped = name.strip()
+        if stripped:
+            names.append(stripped)
+    return names
 
 
 async def _answer(flow: Awaitable[Any]) -> Any:
@@ -105,7 +115,8 @@ def _standing(approval: Approval) -> dict[str, Any]:
         row = {name: item[name] for name in SHOWN}
         # What nobody has signed is no value to act on.
         if item["id"] in signed:
-            row |= {"value": signed[item["id"]], "hash": item["hash"]}
+            row["value"] = signed[item["id"]]
+            row["hash"] = item["hash"]
         items.append(row)
     return {
         "id": approval.id,

@@ -16,7 +16,7 @@ from tests.support import node
 from tests.support.agents import TWO
 from tests.support.bridges import PATIENCE, Office
 from tests.support.processes import until
-from tests.support.shop_processes import paid, program
+from tests.support.shop_processes import paid, program, worker_process
 from tests.support.tool_calls import payer_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
