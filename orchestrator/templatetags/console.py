@@ -24,6 +24,7 @@ from checkpoints.conf import conf
 from checkpoints.core.status import STOPPED
 from checkpoints.db import counts
 from checkpoints.models import ErasureRecord
+from checkpoints.threads import is_thread
 from orchestrator.display import labels, run_names, tape
 from orchestrator.display.shortcuts import shortcuts_of
 from orchestrator.run_access.labels import display_error, progress_of
@@ -461,7 +462,7 @@ def counted(number: int) -> str:
 @register.filter
 def checkpoint_count(run: Any) -> str:
     """Return how many checkpoints a run has, counted by the number of its head."""
-    if not run.started_at:
+    if not run.started_at and not is_thread(run):
         return "0"
     return f"{run.head_seq + 1:,}"
 
