@@ -584,6 +584,51 @@ class RequestSigner(models.Model):
         return f"{self.by_id} in {self.request_id}"
 
 
+class RequestDrafter(models.Model):
+    """A person who has drafts in a request, for their folder of drafts: once, however
+    many writes they drafted.
+
+    The rows are made by triggers: see `approvals.list_columns`.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    # No index for the request alone: `request_drafter` begins with it.
+    request = models.ForeignKey(
+        ApprovalRequest,
+        on_delete=models.CASCADE,
+        related_name="drafters",
+        db_index=False,
+    )
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.CASCADE,
+        related_name="+",
+        db_index=False,
+    )
+    run = models.UUIDField()
+    opened_at = models.DateTimeField()
+    is_open = models.BooleanField()
+    # The row stays without drafts, so that saving and removing wait for each other.
+    drafts = models.IntegerField(
+        help_text="For how many writes of the request there are drafts of theirs."
+    )
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["request", "by"], name="request_drafter")
+        ]
+        indexes = [
+            models.Index(
+                fields=["by", "-opened_at", "-request"],
+                name="drafter_open",
+                condition=models.Q(is_open=True, drafts__gt=0),
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.by_id} in {self.request_id}"
+
+
 class RequestClaim(Sealed):
     """The person who has taken a request, since and until when: a row while it lasts. Sealed, so
     that nobody keeps others from signing with a row put into the database.
@@ -1049,7 +1094,7 @@ class Draft(Sealed):
         constraints = [
             models.UniqueConstraint(fields=["by", "write"], name="draft_by_write")
         ]
-        # The runs in which a person has drafted something.
+        # A person's drafts in a run.
         indexes = [models.Index(fields=["by", "run"], name="draft_by_person")]
 
     def __str__(self) -> str:
@@ -1149,6 +1194,28 @@ class PasskeyChallenge(models.Model):
 
     def __str__(self) -> str:
         return f"challenge of {self.user_id}"
+
+
+class FreshLogin(models.Model):
+    """A log-in at the provider of a company by which a person confirms one act, in the
+    session that began it, within minutes.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+"
+    )
+    session = models.CharField(max_length=64, help_text="SHA-256 of the session's key.")
+    nonce = models.CharField(
+        max_length=64,
+        unique=True,
+        help_text="What the provider has answered; an answer counts once.",
+    )
+    created_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return f"log-in of {self.user_id}"
 
 
 class Notice(models.Model):

@@ -100,6 +100,7 @@ class AskedApprovalOut(TypedDict):
     asked_at: str
     started_by: str | None
     on_behalf_of: str | None
+    is_own: bool
 
 
 class AssignBody(TypedDict):
@@ -665,6 +666,7 @@ class NewApprovalOut(TypedDict):
     asked_at: str
     started_by: str | None
     on_behalf_of: str | None
+    is_own: bool
     callback_secret: NotRequired[str]
 
 
@@ -687,7 +689,7 @@ class OutcomeBody(TypedDict):
     item: str
     result: "OutcomeBodyResultEnum"
     detail: NotRequired[str]
-    hash: NotRequired[str | None]
+    hash: str
 
 
 class OutcomeOut(TypedDict):

@@ -86,6 +86,23 @@ def test_every_heading_that_a_link_names_exists() -> None:
     assert missing == []
 
 
+def test_paragraphs_and_blocks_in_a_list_are_indented_as_the_site_needs() -> None:
+    item = re.compile(r"^(?:\d+\.|-) .*(?:\n {2,}.*|\n(?=\n {2,}))*\n*", re.MULTILINE)
+    broken = [
+        f"{page.name}: {text.splitlines()[0]}"
+        for page in PAGES
+        for text in item.findall(_without_blocks(page.read_text()))
+        if re.search(r"\n\n {1,3}\S|^ {1,3}```", text, re.MULTILINE)
+        or (re.search(r"\n\n.|^ +```", text, re.MULTILINE) and text[-2:] != "\n\n")
+    ]
+    assert broken == []
+
+
+def _without_blocks(text: str) -> str:
+    """Return a page without the content of blocks that begin at the margin."""
+    return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
 def test_every_page_is_listed_in_the_index() -> None:
     missing = []
     for page in (ROOT / "docs").glob("**/*.md"):

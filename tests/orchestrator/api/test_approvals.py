@@ -13,12 +13,12 @@ from checkpoints import retention
 from checkpoints.models import Run
 from checkpoints.sealing import sealed_columns
 from checkpoints.verification import verify_run
-from orchestrator import runs
+from orchestrator import asking, runs
 from orchestrator.engine import registry
 from orchestrator.graphs import approval
 from tests.support.api_people import Client
 from tests.support.approvals import BODY, payers
-from tests.support.cast import People
+from tests.support.cast import People, UserFactory
 from tests.support.forging import tamper
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -186,7 +186,10 @@ def test_a_question_is_taken_back(olive: Client, rita: Client) -> None:
 
 
 def _report(client: Client, **outcome: Any) -> Any:
-    outcomes = [{"item": "inv-1", "result": "done", **outcome}]
+    items = asking.approval_of(Run.objects.get(key="INV-7")).items
+    hashes = {item.id: item.hash or "0" * 64 for item in items}
+    outcome = {"item": "inv-1", "result": "done", **outcome}
+    outcomes = [{"hash": hashes[outcome["item"]], **outcome}]
     return client.post("approvals/INV-7/outcomes/", {"outcomes": outcomes})
 
 
@@ -202,7 +205,10 @@ def test_whoever_acts_on_an_item_reports_what_came_of_it(
     before = _read(olive, "INV-7")
     assert [item["outcome"] for item in before["items"]] == [None, None]
 
-    said = {"result": "failed", "detail": "closed", "hash": before["items"][0]["hash"]}
+    said = {"result": "failed", "detail": "closed"}
+    user = UserFactory.create()
+    user.groups.add(*people.starter.groups.all())
+    assert _report(Client(user), **said).status_code == 403
     answer = _report(olive, **said)
     assert answer.status_code == 200, answer.content
     assert answer.json() == _read(olive, "INV-7") == _report(olive, **said).json()
@@ -211,12 +217,14 @@ def test_whoever_acts_on_an_item_reports_what_came_of_it(
     by = people.starter.get_username()
     assert outcome == {"result": "failed", "detail": "closed", "by": by}
 
+    assert _report(Client(people.steward), **said).status_code == 200
     other = _report(olive)
     assert (other.status_code, other.json()["code"]) == (409, "already_reported")
     assert other.json()["item"] == "inv-1"
     refused = _report(olive, item="inv-2")
     assert (refused.status_code, refused.json()["item"]) == (409, "inv-2")
     assert _report(olive, hash="0" * 64).status_code == 409
+    assert _report(olive, hash="").status_code == 400
     assert _report(olive, result="paid").status_code == 400
     assert _report(rita, result="unknown").status_code == 403
     assert _report(nobody).status_code == 404

@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -104,14 +105,18 @@ def test_a_question_is_taken_back(client: Client, people: People) -> None:
 def test_what_came_of_it_is_reported(client: Client, sign: Any) -> None:
     asked = client.ask(**BODY, reports=True)
     sign(asked.id, APPROVE, APPROVE)
+    settled = client.approval("INV-7")
     outcomes = {"inv-1": ("done", "transfer 77"), "inv-2": ("failed", "no account")}
-    reported = client.report("INV-7", outcomes)
+    reported = client.report(settled, outcomes)
     assert [item["outcome"]["result"] for item in reported.raw["items"]] == [
         "done",
         "failed",
     ]
     with pytest.raises(Conflict):
-        client.report("INV-7", {"inv-1": ("failed", "it came back")})
+        client.report(settled, {"inv-1": ("failed", "it came back")})
+    other = replace(settled, items=(replace(settled.items[0], hash="0" * 64),))
+    with pytest.raises(Conflict, match="not what was acted on"):
+        client.report(other, {"inv-1": ("done", "transfer 77")})
 
 
 def test_the_same_question_is_asked_once_and_another_is_refused(client: Client) -> None:
