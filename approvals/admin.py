@@ -3,15 +3,14 @@ actions lead to the reviews.
 """
 
 from typing import Any
-from uuid import UUID
 
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth import get_user_model
 from django.core.exceptions import PermissionDenied
 from django.db.models import Max, OuterRef, QuerySet, Subquery
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
 from django.utils.html import format_html
@@ -327,13 +326,15 @@ class DoorAdmin(ReadOnlyRows):
     def get_urls(self) -> Any:
         page = self.admin_site.admin_view(self.secret_view)
         name = "approvals_door_secret"
-        return [path("<uuid:door>/secret/", page, name=name), *super().get_urls()]
+        return [path("<str:object_id>/secret/", page, name=name), *super().get_urls()]
 
-    def secret_view(self, request: HttpRequest, door: UUID) -> HttpResponse:
+    def secret_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Show the form of a door's next secret; the answer to it shows that, once."""
         if not self.has_manage_permission(request):
             raise PermissionDenied
-        row = get_object_or_404(Door, id=door)
+        row = self.get_object(request, object_id)
+        if row is None:
+            raise Http404("there is no such door")
         form = SecretForm(request.POST if request.method == "POST" else None)
         if form.is_valid():
             try:

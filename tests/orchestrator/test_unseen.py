@@ -20,6 +20,7 @@ from checkpoints.models import AuditLine, Run
 from orchestrator import runs
 from tests.support import authenticators
 from tests.support.cast import People
+from tests.support.doors import Sender
 from tests.support.page_people import claim_graph, run
 from tests.support.run_actions import pending, sign
 
@@ -92,6 +93,7 @@ def there(run: Run, people: People) -> dict[str, str]:
         "standing_policy": str(_standing_policy(request, people.reviewer).id),
         "decision": str(Receipt.objects.get().decisions.all()[0].id),
         "number": str(AuditLine.objects.get(kind="signed").id),
+        "door": Sender().door.slug,
         "webhook": str(webhook.id),
         "delivery": str(webhooks.send_test(webhook.id, by=None).id),
         "fork": str(
@@ -114,6 +116,7 @@ GONE = {
     "decision": str(uuid4()),
     "delegation": str(uuid4()),
     "standing_policy": str(uuid4()),
+    "door": "nowhere",
     "webhook": str(uuid4()),
     "delivery": str(uuid4()),
 }

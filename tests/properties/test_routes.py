@@ -353,6 +353,7 @@ def _known(run: Run, receipt: Receipt, write: Any) -> dict[str, list[str]]:
         "act": ["pause"],
         "delegation": [str(run.id)],
         "standing_policy": [str(run.id)],
+        "door": ["nowhere"],
         "webhook": [str(webhook.id)],
         "delivery": [str(webhooks.send_test(webhook.id, by=None).id)],
         "fork": [
@@ -411,6 +412,7 @@ _KNOWN_NAMES = (
     "delegation",
     "standing_policy",
     "act",
+    "door",
     "webhook",
     "delivery",
 )
