@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('approvals', '0030_confirmed_by_log_in'),
+        ('approvals', '0031_doors'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
