@@ -89,7 +89,7 @@ that begin and end transactions of SQLite.
 MOST = {
     "sqlite": {
         "superstep": (53, 202, 412),
-        "signature": (28, 134, 562),
+        "signature": (28, 135, 563),
         "fork": (58, 243, 633),
     },
     "postgresql": {

@@ -90,7 +90,9 @@ QUERY = {
 }
 """What pages read from their address."""
 FORM = {
+    "SAMLResponse",
     "about",
+    "envelope",
     "comment",
     "text",
     "until",

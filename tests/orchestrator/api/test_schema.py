@@ -218,11 +218,10 @@ def test_each_operation_describes_its_refusals_as_problems(olive: Client) -> Non
 
 
 def test_each_post_describes_its_idempotency_key_and_no_get_does(olive: Client) -> None:
+    """A message at a door has an id of its own."""
     for path, method, operation in _operations(olive):
-        assert ("Idempotency-Key" in _parameters(operation)) == (method == "post"), (
-            path,
-            method,
-        )
+        takes_key = method == "post" and path != "doors/{door}/"
+        assert ("Idempotency-Key" in _parameters(operation)) == takes_key, path
 
 
 def test_a_list_declares_paging_and_nothing_else_does(olive: Client) -> None:
@@ -270,7 +269,10 @@ ADDRESS = {
 def test_a_parameter_that_is_not_declared_is_refused_everywhere(
     olive: Client, paused: Run
 ) -> None:
+    """Except at a door, which says nothing to a sender without a signature."""
     for path, method, _ in _operations(olive):
+        if path == "doors/{door}/":
+            continue
         ask = getattr(olive.http, method)
         answer = ask(f"/api/v1/{path.format(**ADDRESS)}?foo=1")
         assert answer.status_code == 400, (path, method, answer.status_code)
