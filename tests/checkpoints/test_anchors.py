@@ -70,7 +70,7 @@ def _named() -> list[tuple[str, str]]:
     for _ in verify_runs(Wanted(), result, by=None):
         pass
     assert result.failed == len(result.bad)
-    return [(one["run"], one["reason"]) for one in result.bad]
+    return [(fault["run"], fault["reason"]) for fault in result.bad]
 
 
 def _rows(run: Run) -> list[Any]:
@@ -119,11 +119,11 @@ def test_a_run_that_was_put_back_as_a_whole_is_named(
     rows = {(type(row), row.pk) for row in _rows(paused)}
     runs.cancel(paused.id, by=people.starter, reason="no more")
     _anchor()
-    asked = ApprovalRequest.objects.get(run=paused.id)
+    request = ApprovalRequest.objects.get(run=paused.id)
     for row in _rows(paused):
         if (type(row), row.pk) not in rows:
             forging.remove(row)
-    forging.tamper(asked, status="open", outcome="", settled_at=None)
+    forging.tamper(request, status="open", outcome="", settled_at=None)
     head = Checkpoint.objects.get(id=before["head"])
     assert head.kept
     forging.tamper(
@@ -193,7 +193,7 @@ def test_a_turn_reads_what_moved_and_no_other_run(paused: Run) -> None:
         pages = list(anchors.moved_runs(newest))
     assert len(queries) == 2
     assert len(pages) == 1
-    newest_row, moved = (one["sql"] for one in queries)
+    newest_row, moved = (query["sql"] for query in queries)
     assert newest_row.endswith("LIMIT 1")
     for sql in (newest_row, moved):
         assert "Seq Scan" not in _plan(sql)

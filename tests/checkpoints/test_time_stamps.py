@@ -197,9 +197,9 @@ def test_certificates_that_cannot_be_read_end_no_other_examination(
 def test_an_authority_that_is_away_fails_the_turn_and_is_asked_again(
     configure: Any, tmp_path: Path
 ) -> None:
-    with served(new_authority()) as made:
-        roots = str(write_root(made, tmp_path))
-        configure(TIME_STAMP_URL=made.url, TIME_STAMP_ROOTS=roots)
+    with served(new_authority()) as authority:
+        roots = str(write_root(authority, tmp_path))
+        configure(TIME_STAMP_URL=authority.url, TIME_STAMP_ROOTS=roots)
     _chained()
     job = _turn()
     assert job.error != ""

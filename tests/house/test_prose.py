@@ -29,5 +29,5 @@ def f():
     # The value of `told`.
     return "somebody"  # What is told.
 '''
-    found = sorted(faults(source, GLOSSARY))
-    assert found == [(3, "Whether …"), (3, "of its own"), (5, "told")]
+    sorted_faults = sorted(faults(source, GLOSSARY))
+    assert sorted_faults == [(3, "Whether …"), (3, "of its own"), (5, "told")]

@@ -251,11 +251,11 @@ def test_a_token_is_printed_once_and_has_the_scopes_that_were_asked_for(
         "--name",
         "import",
     ).strip()
-    found = tokens.find_token(text)
-    assert found is not None
-    assert found.user == people.starter
-    assert found.scopes == ["start", "read"]
-    assert found.name == "import"
+    token = tokens.find_token(text)
+    assert token is not None
+    assert token.user == people.starter
+    assert token.scopes == ["start", "read"]
+    assert token.name == "import"
     assert call_json(
         "create_token", people.starter.username, "--scopes", "read,decide"
     )["token"].startswith("cst_")

@@ -34,7 +34,7 @@ def test_of_a_signature_and_a_deadline_at_once_the_first_decides(
     for _ in range(TRIALS):
         run = paused_run()
         let_come(run)
-        asked = request(run)
+        open_request = request(run)
 
         def decide(run: Run = run) -> str:
             try:
@@ -43,7 +43,7 @@ def test_of_a_signature_and_a_deadline_at_once_the_first_decides(
                 return str(late.facts["by"])
             return "signed"
 
-        def pass_by(run: Run = run, asked: object = asked.id) -> bool:
+        def pass_by(run: Run = run, asked: object = open_request.id) -> bool:
             return deadlines.meet_deadline(run.id, asked)  # type: ignore[arg-type]
 
         answer, has_decided = meet(chance, decide, pass_by)
@@ -66,12 +66,12 @@ def test_of_a_cancel_and_a_deadline_at_once_one_closes_the_request(
     for _ in range(TRIALS):
         run = paused_run()
         let_come(run)
-        asked = request(run)
+        open_request = request(run)
 
         def cancel(run: Run = run) -> str:
             return runs.cancel(run.id, by=people.steward).status
 
-        def pass_by(run: Run = run, asked: object = asked.id) -> bool:
+        def pass_by(run: Run = run, asked: object = open_request.id) -> bool:
             return deadlines.meet_deadline(run.id, asked)  # type: ignore[arg-type]
 
         status, has_decided = meet(chance, cancel, pass_by)

@@ -165,16 +165,16 @@ def test_of_two_edits_at_once_one_is_applied_and_the_other_is_told_by_whom(
 def test_of_two_edits_of_one_revision_that_settle_nothing_the_second_is_stale(
     both: list[User],
 ) -> None:
-    made = small.graph("quorum_race")
+    flow = small.graph("quorum_race")
     gate = Gate(reviewers=["group:claims"], quorum=2)
-    made.node("ask", effect="human", gate=gate)(
+    flow.node("ask", effect="human", gate=gate)(
         lambda state, ctx: [Write("letter", "proposed")]
     )
-    made.edge(START, "ask")
-    made.edge("ask", END, when=("approved", "partial"))
+    flow.edge(START, "ask")
+    flow.edge("ask", END, when=("approved", "partial"))
     chance = random.Random(4)
     for _ in range(TRIALS):
-        run = small.advanced(made)
+        run = small.advanced(flow)
         values = ["hers", "his"]
         (shown,) = run_actions.pending(run)
         # Both have the same revision on their screens, whoever comes first.

@@ -70,14 +70,14 @@ def test_of_a_veto_and_an_approval_at_once_nothing_passes_without_it(
     chance = random.Random(12)
     for _ in range(TRIALS):
         answers = ["not yet", False]
-        made = gated(
+        flow = gated(
             "racing-veto",
             deadline=None,
             veto=lambda state, proposal, left=answers: (
                 left.pop(0) if len(left) > 1 else left[0]
             ),
         )
-        run = runs.advance(started(made).id)
+        run = runs.advance(started(flow).id)
         sign(run, rita, ["approve", "approve"])
 
         def again(run: Run = run) -> str:

@@ -27,9 +27,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_two_starts_with_one_key_give_one_run(tmp_path: Path) -> None:
     chance = random.Random(11)
     for trial in range(TRIALS):
-        given = {"folder": str(tmp_path), "number": f"N{trial}"}
-        asked = runs.StartRequest("effects", given, f"key-{trial}")
-        both = meet(chance, *[lambda a=asked: runs.start_or_find(a) for _ in range(2)])
+        run_input = {"folder": str(tmp_path), "number": f"N{trial}"}
+        start_request = runs.StartRequest("effects", run_input, f"key-{trial}")
+        both = meet(
+            chance, *[lambda a=start_request: runs.start_or_find(a) for _ in range(2)]
+        )
         assert sorted(new for _, new in both) == [False, True]
         assert both[0][0] == both[1][0]
         run = runs.advance(both[0][0].id)

@@ -42,13 +42,14 @@ def test_a_signature_that_meets_a_rewind_counts_on_the_line_that_it_was_given_on
         assert not isinstance(met[1], CountersignError)
         counted.add(not isinstance(met[0], CountersignError))
         run = runs.advance(run.id)
-        asked = {
-            one.line: one.status for one in ApprovalRequest.objects.filter(run=run)
+        statuses = {
+            request.line: request.status
+            for request in ApprovalRequest.objects.filter(run=run)
         }
         assert run.status == Status.PAUSED
         assert run.line == 2
-        assert asked[2] == "open"
-        assert asked[1] == "withdrawn"
+        assert statuses[2] == "open"
+        assert statuses[1] == "withdrawn"
         whole(run)
     assert PAID == [], "what was signed on a line that was left pays nothing"
     assert TRIALS < 30 or counted == {True, False}

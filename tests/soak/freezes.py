@@ -62,7 +62,7 @@ def take_back(folder: Path) -> None:
 
 def taken(folder: Path) -> list[int]:
     """The processes that have frozen since this was last asked."""
-    found = list(folder.glob(f"{_FROZEN}*"))
-    for file in found:
+    ordered = list(folder.glob(f"{_FROZEN}*"))
+    for file in ordered:
         file.unlink()
-    return [int(file.name.removeprefix(_FROZEN)) for file in found]
+    return [int(file.name.removeprefix(_FROZEN)) for file in ordered]

@@ -56,11 +56,11 @@ def faults(*of: Run) -> list[str]:
 
 def short_run(name: str) -> Run:
     """A run of three checkpoints, which ended."""
-    made = graph(name)
+    flow = graph(name)
     for node in "ab":
-        made.node(node)(lambda state, ctx: {"notes": [ctx.node]})
-    join_in_a_row(made, "a", "b")
-    return advanced(made)
+        flow.node(node)(lambda state, ctx: {"notes": [ctx.node]})
+    join_in_a_row(flow, "a", "b")
+    return advanced(flow)
 
 
 def long_run(name: str = "long", nodes: str = "abcdefgh", **settings: Any) -> Run:

@@ -23,25 +23,25 @@ def chain(
     name: str, *nodes: Node, options: Sequence[dict[str, Any]] = (), **settings: Any
 ) -> Graph:
     """A registered graph of these nodes, one after another, each under its own name."""
-    made = graph(name, **settings)
+    flow = graph(name, **settings)
     names = [START, *(node.__name__ for node in nodes), END]
     for n, node in enumerate(nodes):
-        made.node(**(options[n] if n < len(options) else {}))(node)
+        flow.node(**(options[n] if n < len(options) else {}))(node)
     for source, target in zip(names, names[1:], strict=False):
-        made.edge(source, target)
-    return registered(made)
+        flow.edge(source, target)
+    return registered(flow)
 
 
 def side_by_side(
     name: str, *nodes: Node, options: Sequence[dict[str, Any]] = (), **settings: Any
 ) -> Graph:
     """A registered graph of these nodes, all in one superstep."""
-    made = graph(name, **settings)
+    flow = graph(name, **settings)
     for n, node in enumerate(nodes):
-        made.node(**(options[n] if n < len(options) else {}))(node)
-        made.edge(START, node.__name__)
-        made.edge(node.__name__, END)
-    return registered(made)
+        flow.node(**(options[n] if n < len(options) else {}))(node)
+        flow.edge(START, node.__name__)
+        flow.edge(node.__name__, END)
+    return registered(flow)
 
 
 def gone(made: Graph) -> Run:

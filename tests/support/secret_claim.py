@@ -75,7 +75,7 @@ def registered(*, encrypted: bool = True) -> Graph:
     """gather sends to look up; people decide on a payout and a letter; something
     breaks, and sending is unknown.
     """
-    made = Graph(
+    flow = Graph(
         "secret_claim",
         input=Claim,
         state=State,
@@ -86,17 +86,17 @@ def registered(*, encrypted: bool = True) -> Graph:
             Fact("Person", "input.person"),
         ],
     )
-    _asking(made)
-    _acting(made)
-    made.edge(START, "gather")
-    made.edge("gather", "propose")
-    made.edge("look", END)
-    made.edge("propose", "fragile", when=("approved", "partial"))
-    made.edge("fragile", "send")
-    made.edge("send", "pay")
-    made.edge("pay", END)
-    registry.replace(made)
-    return made
+    _asking(flow)
+    _acting(flow)
+    flow.edge(START, "gather")
+    flow.edge("gather", "propose")
+    flow.edge("look", END)
+    flow.edge("propose", "fragile", when=("approved", "partial"))
+    flow.edge("fragile", "send")
+    flow.edge("send", "pay")
+    flow.edge("pay", END)
+    registry.replace(flow)
+    return flow
 
 
 def _asking(made: Graph) -> None:

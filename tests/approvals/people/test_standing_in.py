@@ -212,10 +212,10 @@ def test_a_delegation_that_was_put_into_the_database_gives_nothing(
 def test_who_started_a_run_decides_for_nobody_under_four_eyes(
     rita: User, ben: User
 ) -> None:
-    made = gated(four_eyes=True)
-    advanced(made)
+    flow = gated(four_eyes=True)
+    advanced(flow)
     away(rita, ben)
-    run = runs.advance(runs.start(made.name, {}, by=ben).id)
+    run = runs.advance(runs.start(flow.name, {}, by=ben).id)
     with pytest.raises(NotAReviewer, match="You started this run"):
         signed(run, ben)
 
@@ -223,10 +223,10 @@ def test_who_started_a_run_decides_for_nobody_under_four_eyes(
 def test_nobody_decides_for_a_person_whom_four_eyes_exclude(
     rita: User, ben: User
 ) -> None:
-    made = gated(four_eyes=True)
-    advanced(made)
+    flow = gated(four_eyes=True)
+    advanced(flow)
     away(rita, ben)
-    run = runs.advance(runs.start(made.name, {}, by=rita).id)
+    run = runs.advance(runs.start(flow.name, {}, by=rita).id)
     with pytest.raises(NotAReviewer, match="exclude rita, for whom you would decide"):
         signed(run, ben)
     assert not Decision.objects.exists()
@@ -235,11 +235,11 @@ def test_nobody_decides_for_a_person_whom_four_eyes_exclude(
 def test_of_two_the_one_whom_four_eyes_do_not_exclude_is_decided_for(
     rita: User, ravi: User, ben: User
 ) -> None:
-    made = gated(four_eyes=True)
-    advanced(made)
+    flow = gated(four_eyes=True)
+    advanced(flow)
     away(rita, ben)
     away(ravi, ben)
-    run = runs.advance(runs.start(made.name, {}, by=rita).id)
+    run = runs.advance(runs.start(flow.name, {}, by=rita).id)
     signed(run, ben)
     assert Decision.objects.get().delegator == ravi
 
@@ -391,11 +391,11 @@ def test_the_cost_of_an_inbox_does_not_grow_with_what_waits(
     rita: User, ben: User
 ) -> None:
     away(rita, ben)
-    made = gated()
-    advanced(made)
+    flow = gated()
+    advanced(flow)
     first = statements(ben)
     for _ in range(3):
-        runs.advance(runs.start(made.name, {}).id)
+        runs.advance(runs.start(flow.name, {}).id)
     assert statements(ben) == first
 
 

@@ -67,11 +67,11 @@ def test_what_a_policy_alone_has_signed_took_people_no_time(
     def auto(state: Any, proposal: Any) -> Any:
         return answers.pop(0)
 
-    made = with_deadline("of-policy", deadline=None, auto=auto)
-    run = advanced(made)
+    flow = with_deadline("of-policy", deadline=None, auto=auto)
+    run = advanced(flow)
     sign(run, rita, ["approve", "approve"])
     opened_ago(run, 20)
-    assert advanced(made).status == "completed"
+    assert advanced(flow).status == "completed"
     row = of("of-policy")
     assert (row.requests, row.decided) == (2, 1)
     assert row.seconds == pytest.approx(20)
@@ -103,15 +103,19 @@ def test_where_few_have_signed_no_share_says_how_each_of_them_works(
 ) -> None:
     base = StoredBase(None, {}, bound=False)
     for number in range(signers):
-        asked = a_request(a_run(), "user:ann", settled_at=START, status="settled")
-        write = a_write(asked, 0, channel="payout", value={}, base=base)
+        open_request = a_request(
+            a_run(), "user:ann", settled_at=START, status="settled"
+        )
+        write = a_write(open_request, 0, channel="payout", value={}, base=base)
         by = cast.UserFactory.create()
-        a_decision(write, asked, by=by, verdict="approve", seq=1)
+        a_decision(write, open_request, by=by, verdict="approve", seq=1)
         # A second one of a person makes them no more.
         if number == 0:
-            asked = a_request(a_run(), "user:ann", settled_at=START, status="settled")
-            write = a_write(asked, 0, channel="payout", value={}, base=base)
-            a_decision(write, asked, by=by, verdict="reject", seq=1)
+            open_request = a_request(
+                a_run(), "user:ann", settled_at=START, status="settled"
+            )
+            write = a_write(open_request, 0, channel="payout", value={}, base=base)
+            a_decision(write, open_request, by=by, verdict="reject", seq=1)
     (row,) = figures.figures()
     assert row.requests == row.decided == signers + 1
     shown = [figure is not None for figure in (row.seconds, row.edited, row.rejected)]
@@ -243,9 +247,9 @@ def _others(by: User, number: int, *, node: str) -> None:
     """Add so many decided requests of a node."""
     base = StoredBase(None, {}, bound=False)
     for _ in range(number):
-        asked = a_request(a_run(), "user:ann", node=node)
-        write = a_write(asked, 0, channel="payout", value={}, base=base)
-        a_decision(write, asked, by=by, verdict="approve", seq=1)
+        open_request = a_request(a_run(), "user:ann", node=node)
+        write = a_write(open_request, 0, channel="payout", value={}, base=base)
+        a_decision(write, open_request, by=by, verdict="approve", seq=1)
 
 
 def _cost() -> ReadCost:

@@ -332,15 +332,15 @@ def test_a_receipt_names_who_had_signed_the_same_before_while_its_run_is_seen(
 def test_the_review_and_the_receipt_say_which_effect_a_write_names(
     people: People, browse: Browse
 ) -> None:
-    made = small_graphs.graph("named-effect")
+    flow = small_graphs.graph("named-effect")
 
-    @made.node("propose", effect="human", gate=Gate(reviewers=["user:rita"]))
+    @flow.node("propose", effect="human", gate=Gate(reviewers=["user:rita"]))
     def propose(state: Any, ctx: Any) -> list[Write]:
         return [Write("letter", "Dear", effect="external")]
 
-    made.edge(START, "propose")
-    made.edge("propose", END)
-    run = small_graphs.advanced(made)
+    flow.edge(START, "propose")
+    flow.edge("propose", END)
+    run = small_graphs.advanced(flow)
     client = browse(people.reviewer)
     review = plain(client.get(reverse("review", args=[run.id])))
     assert "Effect of acting on it: external." in review

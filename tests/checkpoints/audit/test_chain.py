@@ -38,7 +38,7 @@ def _reasons() -> list[str]:
     result = Verified()
     for _ in verify_runs(Wanted(), result, by=None):
         pass
-    return [one["reason"] for one in result.bad]
+    return [fault["reason"] for fault in result.bad]
 
 
 def _lines(count: int) -> list[AuditLine]:

@@ -51,7 +51,7 @@ def test_what_was_exported_verifies_with_the_public_key(
     assert bundle.verify(file, bundle.public_key()) == (True, 0, "")
     assert exported.size == file.stat().st_size
     assert exported.lines == len(file.read_bytes().splitlines())
-    assert [one.name for one in tmp_path.glob(f"{exporter.UNFINISHED}*")] == [], (
+    assert [path.name for path in tmp_path.glob(f"{exporter.UNFINISHED}*")] == [], (
         "no file of its own is left"
     )
 
@@ -77,13 +77,13 @@ def test_a_run_whose_erasure_begins_while_it_is_exported_leaves_no_bundle(
     file = tmp_path / "run.jsonl"
 
     def late(*args: Any) -> dict[str, Any]:
-        made = manifest(*args)
+        manifest_line = manifest(*args)
         if not ErasureRecord.objects.exists():
             erasures.worked_until(
                 retention.begin_erasure(run.id, by=people.steward),
                 "checkpoints_pendingwrite",
             )
-        return made
+        return manifest_line
 
     monkeypatch.setattr(exporter, "_manifest", late)
     with pytest.raises(WrongStatus, match="are being erased"):
@@ -201,7 +201,7 @@ def test_forks_name_their_origin_and_verify(
     )
     data = _exported(again)
     assert bundle.verify(io.BytesIO(data), bundle.public_key()).ok
-    assert [one["run"] for one in lines_of(data)[0]["origins"]] == [str(run.id)]
+    assert [origin["run"] for origin in lines_of(data)[0]["origins"]] == [str(run.id)]
 
 
 def test_memory_stays_flat_however_long_a_run_is(tmp_path: Path) -> None:

@@ -55,9 +55,9 @@ def _verdict(file: bytes) -> receipt_verifier.Verdict:
 
 def _forged(file: bytes, change: Callable[[Told], None]) -> bytes:
     """The receipt, changed and signed by the right key."""
-    told = opened(file, PAYLOAD_TYPE, bundle.public_key())
-    change(told)
-    return sealed_envelope(PAYLOAD_TYPE, told)
+    document = opened(file, PAYLOAD_TYPE, bundle.public_key())
+    change(document)
+    return sealed_envelope(PAYLOAD_TYPE, document)
 
 
 @pytest.mark.parametrize("verdict", ["edit", "approve"])

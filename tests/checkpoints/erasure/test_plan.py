@@ -52,8 +52,10 @@ def test_origins_are_named_as_having_the_values_too_and_are_not_erased_along(
     assert told(second) == {(first.key, "origin"), (third.key, "fork")}
     assert told(third) == {(first.key, "origin"), (second.key, "origin")}
     record = retention.erase(second.id, forks=True, by=people.steward)
-    said = {one["key"]: (one["how"], one["erased"]) for one in record.inherited}
-    assert said == {first.key: ("origin", False), third.key: ("fork", True)}
+    statement = {
+        entry["key"]: (entry["how"], entry["erased"]) for entry in record.inherited
+    }
+    assert statement == {first.key: ("origin", False), third.key: ("fork", True)}
     left = [
         is_tombstone(read_value(Run.objects.get(id=run.id), "input")) for run in family
     ]

@@ -47,12 +47,12 @@ def _ending(task: Task = SEND, attempt: int = 1, outcome: str = "done") -> Endin
 @pytest.fixture
 def lease() -> Lease:
     """A run of two effects side by side, claimed and begun."""
-    made = graph("journaled")
+    flow = graph("journaled")
     for node in ("send", "other"):
-        made.node(node, effect="write")(lambda state, ctx: None)
-        made.edge(START, node)
-        made.edge(node, END)
-    return held(started(made))
+        flow.node(node, effect="write")(lambda state, ctx: None)
+        flow.edge(START, node)
+        flow.edge(node, END)
+    return held(started(flow))
 
 
 def results(lease: Lease) -> list[tuple[str, int, str]]:
@@ -239,12 +239,12 @@ def test_an_attempt_without_a_row_is_found_whatever_was_removed_of_the_timeline(
             raise RuntimeError("no")
         return {"notes": ["paid"]}
 
-    made = graph("pruned_attempts")
-    made.node("first")(lambda state, ctx: {"notes": ["first"]})
-    made.node("pay", effect="external", idempotent=True)(pay)
+    flow = graph("pruned_attempts")
+    flow.node("first")(lambda state, ctx: {"notes": ["first"]})
+    flow.node("pay", effect="external", idempotent=True)(pay)
     for source, target in ((START, "first"), ("first", "pay"), ("pay", END)):
-        made.edge(source, target)
-    run = runs.advance(started(made).id)
+        flow.edge(source, target)
+    run = runs.advance(started(flow).id)
     if rewound:
         run = runs.advance(
             runs.rewind(

@@ -29,14 +29,14 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def lease() -> Lease:
-    made = graph("recorded")
-    made.node("split", sends=["leaf"])(
+    flow = graph("recorded")
+    flow.node("split", sends=["leaf"])(
         lambda state, ctx: [Send("leaf", n) for n in range(3)]
     )
-    made.node("leaf", effect="external")(lambda state, ctx: {})
-    made.edge(START, "split")
-    made.edge("leaf", END)
-    return held(started(made))
+    flow.node("leaf", effect="external")(lambda state, ctx: {})
+    flow.edge(START, "split")
+    flow.edge("leaf", END)
+    return held(started(flow))
 
 
 def _leaf(n: int) -> Task:
@@ -93,9 +93,9 @@ def test_what_begin_gives_is_what_is_in_the_table(lease: Lease) -> None:
     for row, ending in zip(_rows(), endings, strict=True):
         for field in TaskResult._meta.concrete_fields:
             if not field.primary_key:
-                kept = getattr(row, field.attname)
+                value = getattr(row, field.attname)
                 given = getattr(ending.intent, field.attname)
-                assert kept == given, field.attname
+                assert value == given, field.attname
 
 
 CHANGED: dict[str, Any] = {

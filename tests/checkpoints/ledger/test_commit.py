@@ -36,11 +36,11 @@ FOUND = {"code": "tampered_row", "message": "a row is not as it was sealed"}
 
 
 def _one(name: str, work: Callable[[Any, Any], Any] = lambda state, ctx: None) -> Graph:
-    made = graph(name)
-    made.node("work")(work)
-    made.edge(START, "work")
-    made.edge("work", END)
-    return made
+    flow = graph(name)
+    flow.node("work")(work)
+    flow.edge(START, "work")
+    flow.edge("work", END)
+    return flow
 
 
 def columns(run: Run) -> dict[str, Any]:
@@ -286,15 +286,15 @@ def test_nobody_acts_on_a_run_whose_row_was_changed_by_hand(
 def test_a_run_whose_key_is_gone_says_by_its_code_alone_why_it_stopped(
     settings: Any,
 ) -> None:
-    kept = settings.COUNTERSIGN
-    settings.COUNTERSIGN = {**kept, **ONE_KEY}
-    made = graph("keyless", encrypted=True)
-    made.node("work")(lambda state, ctx: None)
-    made.edge(START, "work")
-    made.edge("work", END)
-    run = started(made)
+    settings_before = settings.COUNTERSIGN
+    settings.COUNTERSIGN = {**settings_before, **ONE_KEY}
+    flow = graph("keyless", encrypted=True)
+    flow.node("work")(lambda state, ctx: None)
+    flow.edge(START, "work")
+    flow.edge("work", END)
+    run = started(flow)
     lease = held(run)
-    settings.COUNTERSIGN = kept
+    settings.COUNTERSIGN = settings_before
     ledger.stop_as_tampered(lease, FOUND)
     run.refresh_from_db()
     assert run.status == "tampered"

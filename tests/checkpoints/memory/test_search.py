@@ -21,8 +21,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def found(text: str, namespace: str = "facts", limit: int = 10) -> list[str]:
     """The keys that a search finds, in order."""
     return [
-        one.key
-        for one in DatabaseShelf(Protection()).search(text, namespace, limit).traces
+        trace.key
+        for trace in DatabaseShelf(Protection()).search(text, namespace, limit).traces
     ]
 
 

@@ -41,15 +41,15 @@ SEND = Task("send", 1)
 
 def _run() -> Run:
     """A queued run of one node with an effect."""
-    made = graph("leased")
+    flow = graph("leased")
 
-    @made.node(effect="write")
+    @flow.node(effect="write")
     def send(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": "sent"}
 
-    made.edge(START, "send")
-    made.edge("send", END)
-    return started(made)
+    flow.edge(START, "send")
+    flow.edge("send", END)
+    return started(flow)
 
 
 def _expire(run: Run) -> None:
@@ -218,7 +218,7 @@ def test_a_run_is_claimed_when_it_wants_a_worker_and_not_before(
     )
     only = Claimable(frozenset({run.fingerprint}), frozenset())
     assert leases.any_run_due(only) is wanted
-    assert [one.id for one in leases.claim(worker=None, limit=5, only=only)] == (
+    assert [lease.id for lease in leases.claim(worker=None, limit=5, only=only)] == (
         [run.id] if wanted else []
     )
     run.refresh_from_db()

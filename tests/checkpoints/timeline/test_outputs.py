@@ -78,8 +78,8 @@ def told(run: Run) -> list[list[tuple[Any, ...]]]:
     rows = [timeline.get_checkpoint(row.id) for row in naive_history.rows_of(run)]
     return [
         [
-            (one.node, one.index, one.source, one.output)
-            for one in timeline.node_outputs(row)
+            (output.node, output.index, output.source, output.output)
+            for output in timeline.node_outputs(row)
         ]
         for row in rows
     ]
@@ -150,9 +150,9 @@ def test_at_most_three_queries() -> None:
     run = runs.advance(runs.start("outputs", {}).id)
     for row in [timeline.get_checkpoint(row.id) for row in naive_history.rows_of(run)]:
         with CaptureQueriesContext(connection) as queries:
-            found = timeline.node_outputs(row)
+            node_outputs = timeline.node_outputs(row)
         assert len(queries) <= 3
-        assert all(isinstance(one, NodeOutput) for one in found)
+        assert all(isinstance(one, NodeOutput) for one in node_outputs)
 
 
 def test_a_change_that_was_altered_is_refused() -> None:

@@ -88,9 +88,9 @@ def test_a_patch_that_people_had_to_sign_names_who_patched_and_who_signed_it(
         assert blamed.node == "$patch"
         assert blamed.person == f"{people.starter.username}, {people.reviewer.username}"
         [difference] = [
-            one
-            for one in timeline.align(origin.id, fork.id).differences
-            if one.path == "letter"
+            difference
+            for difference in timeline.align(origin.id, fork.id).differences
+            if difference.path == "letter"
         ]
         assert difference.reason == Reason("patch", (), "b")
 
@@ -288,7 +288,9 @@ def test_who_edited_a_patch_that_people_had_to_sign_stands_in_for_who_signed_it(
         signed(fork, people.reviewer, "edit", value="Dear Ravi")
         fork = runs.advance(fork.id)
         [change] = [
-            one for one in timeline.history(fork.id, "letter") if one.node == "$patch"
+            step
+            for step in timeline.history(fork.id, "letter")
+            if step.node == "$patch"
         ]
         assert change.after == "Dear Ravi"
         assert change.person == f"{people.starter.username}, {people.reviewer.username}"

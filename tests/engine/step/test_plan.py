@@ -195,17 +195,17 @@ def test_tasks_that_began_under_a_higher_limit_are_still_planned_where_a_run_goe
 
 
 def test_what_a_router_reads_is_read_once_a_superstep() -> None:
-    asked = []
+    calls = []
     graph = graph_of(
         [(START, "a"), ("a", "a"), ("a", END)], {"a": {"join": "any"}}, max_tasks=8
     )
     graph.branch(
         "a",
-        lambda state: asked.append(len(state.log)) or "again",
+        lambda state: calls.append(len(state.log)) or "again",
         {"again": "a", "out": END},
     )
     run(graph)
-    assert asked == [1, 3, 7, 15]
+    assert calls == [1, 3, 7, 15]
 
 
 def test_settlements_do_not_count_as_supersteps() -> None:

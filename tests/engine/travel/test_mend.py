@@ -66,11 +66,11 @@ class State(BaseModel):
 
 
 def graph() -> Any:
-    made = Graph("mended", input=State, state=State)
-    made.node("only")(lambda state, ctx: None)
-    made.edge(START, "only")
-    made.edge("only", END)
-    return compile(made)
+    flow = Graph("mended", input=State, state=State)
+    flow.node("only")(lambda state, ctx: None)
+    flow.edge(START, "only")
+    flow.edge("only", END)
+    return compile(flow)
 
 
 GRAPH = graph()

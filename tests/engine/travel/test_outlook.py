@@ -180,8 +180,8 @@ class Journey:
                 start.task: result_of(compiled, start) for start in planned.starts
             }
             if any(
-                one.error and not compiled.has_error_edge(task.node)
-                for task, one in results.items()
+                result.error and not compiled.has_error_edge(task.node)
+                for task, result in results.items()
             ):
                 break
             step = (

@@ -299,8 +299,8 @@ def test_a_post_whose_answer_was_lost_has_its_effect_once(
     lossy: Callable[..., Client],
 ) -> None:
     question = {name: its for name, its in BODY.items() if name != "key"}
-    asked = lossy(2).ask(**question)
-    assert [str(run.id) for run in Run.objects.all()] == [asked.id]
+    approval = lossy(2).ask(**question)
+    assert [str(run.id) for run in Run.objects.all()] == [approval.id]
 
 
 @pytest.mark.django_db(transaction=True)

@@ -204,10 +204,10 @@ def test_a_settling_that_makes_no_sense_changes_nothing(
     run = _before_send(tmp_path)
     _cut_off_after_the_intent(run, "send")
     run = runs.advance(run.id)
-    given = {"task": "send:1:0", "output": {"sent": "x"}, "reason": "seen", **how}
-    task = given.pop("task")
+    columns = {"task": "send:1:0", "output": {"sent": "x"}, "reason": "seen", **how}
+    task = columns.pop("task")
     with pytest.raises(error):
-        runs.settle(run.id, str(task), happened=True, by=people.starter, **given)
+        runs.settle(run.id, str(task), happened=True, by=people.starter, **columns)
     run.refresh_from_db()
     assert run.status == Status.UNKNOWN
 

@@ -26,11 +26,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def _one(name: str, node: Callable[[Any, Any], Any]) -> Graph:
-    made = graph(name)
-    made.node("work")(node)
-    made.edge(START, "work")
-    made.edge("work", END)
-    return made
+    flow = graph(name)
+    flow.node("work")(node)
+    flow.edge(START, "work")
+    flow.edge("work", END)
+    return flow
 
 
 def _leaves_a_transaction_open(state: Any, ctx: Any) -> None:
@@ -64,18 +64,18 @@ def test_a_node_that_leaves_its_connection_in_a_transaction_does_not_break_the_n
 
 
 def test_a_late_result_is_kept_though_its_node_left_a_transaction_open() -> None:
-    gone = threading.Event()
+    leaving = threading.Event()
 
     def late(state: Any, ctx: Any) -> None:
         _leaves_a_transaction_open(state, ctx)
-        gone.wait(10)
+        leaving.wait(10)
 
-    made = graph("late")
-    made.node("work", effect="external", timeout=0.3)(late)
-    made.edge(START, "work")
-    made.edge("work", END)
-    assert advanced(made).status == Status.UNKNOWN
-    gone.set()
+    flow = graph("late")
+    flow.node("work", effect="external", timeout=0.3)(late)
+    flow.edge(START, "work")
+    flow.edge("work", END)
+    assert advanced(flow).status == Status.UNKNOWN
+    leaving.set()
     until(LateResult.objects.exists, seconds=10)
 
 

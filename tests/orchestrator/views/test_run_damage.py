@@ -92,8 +92,8 @@ def test_the_fork_that_a_tampered_run_offers_can_be_made(
     run = damaged(people, 2)
     html = page(browse(people.starter), run, at="1")
     assert "Fork from 1" in html
-    made = runs.fork(f"{run.key}:at-1", start=False, by=people.starter)
-    assert made.origin_checkpoint == timeline.get_checkpoint(f"{run.key}:at-1").id
+    fork = runs.fork(f"{run.key}:at-1", start=False, by=people.starter)
+    assert fork.origin_checkpoint == timeline.get_checkpoint(f"{run.key}:at-1").id
 
 
 def test_of_the_first_checkpoint_nothing_earlier_is_offered(

@@ -336,7 +336,9 @@ def test_the_comparison_can_be_taken_along_as_json(
         page = page_of(client, a=run.id, b=fork.id, **query).context["page"]["pairs"][0]
         given = client.get(page["export"])
         assert given.status_code == 200
-        assert [one["path"] for one in given.json()["differences"]] == ["notes[0]"]
+        assert [difference["path"] for difference in given.json()["differences"]] == [
+            "notes[0]"
+        ]
 
 
 def test_decisions_are_those_that_people_made_in_each_run(
