@@ -95,8 +95,8 @@ class Judge:
         calls among them for which their own gate has just needed nobody.
 
         In the caller's transaction, which holds the run's row; some queries for each
-        gate and for each person who signed there, whatever the number of tasks and
-        writes. Nothing is read if none of them acts on the authority of a gate.
+        gate and for each person who signed there, however many tasks and writes there
+        are. Nothing is read if none of them acts on the authority of a gate.
 
         Raises `TamperedRow`, `WrongKey`.
         """
@@ -156,7 +156,7 @@ class Judge:
         if renewal is not None:
             requests = [renewal]
         else:
-            # Who was asked again has seen who changed what, and signed instead of a
+            # Whoever was asked again has seen who changed what, and signed instead of a
             # policy.
             reasons += [*recheck.of_policy, *filter(None, [recheck.unsigned])]
         for request in requests:
@@ -307,7 +307,7 @@ def _rights_kept(requests: Sequence[RequestState]) -> _Rights:
 
 
 def _people_of(decision: Decision) -> list[int]:
-    """Return the ids of who made a decision, and of whom it was made for."""
+    """Return the ids of the people who made a decision, and of whom it was made for."""
     ids = (decision.by_id, decision.delegator_id)
     return [person for person in ids if person is not None]
 
@@ -343,7 +343,7 @@ def _counting_decisions(
 
 
 def lost_signatures(state: RequestState | None, rights: _Rights) -> list[str]:
-    """Return a sentence for each approval that does not count any more."""
+    """Return a sentence for each approval that no longer counts."""
     if state is None:
         return []
     lost: list[str] = []
@@ -361,7 +361,7 @@ def lost_signatures(state: RequestState | None, rights: _Rights) -> list[str]:
 
 
 def _why_lost(decision: Decision, state: RequestState, rights: _Rights) -> str:
-    """Return why an approval does not count any more; empty if it does."""
+    """Return why an approval no longer counts; empty if it does."""
     # Where a deadline kept the verdict, whom its tiers had asked too was a reviewer of
     # the request that it closed.
     request = state.request_of(decision)
@@ -387,7 +387,7 @@ def _why_no_reviewer(
 def _why_not_standing(
     decision: Decision, request: ApprovalRequest, rights: _Rights
 ) -> str:
-    """Return why what a standing policy signed does not count any more. Its uses do not
+    """Return why what a standing policy signed no longer counts. Its uses do not
     matter: what it signed is one of them.
     """
     policy = rights.policies.get(UUID(decision.standing["id"]))
@@ -403,9 +403,9 @@ def _why_not_standing(
 def _why_not_for_another(
     decision: Decision, request: ApprovalRequest, rights: _Rights
 ) -> str:
-    """Return why an approval that was made for another person does not count any more.
-    That the delegation is over by now, or that its delegate has ended it, takes nothing
-    from it.
+    """Return why an approval that was made for another person no longer counts. That
+    the delegation is over by now, or that its delegate has ended it, takes nothing from
+    it.
     """
     name = decision.delegator_name
     delegation = rights.delegations.get(decision.delegation or UUID(int=0))

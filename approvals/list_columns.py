@@ -11,7 +11,7 @@ own again.
 
 They are installed after every migrate in which they are missing, because SQLite drops
 them when it rebuilds a table, or in which PostgreSQL has other texts; the copies are
-then made anew where they differ. A system check watches them.
+then rebuilt where they differ. A system check watches them.
 """
 
 import time
@@ -816,7 +816,7 @@ POSTGRESQL = (
 )
 
 COPIES = (
-    # Only rows that differ: the others need not be written anew. A row that was copied
+    # Only rows that differ: the others need not be rewritten. A row that was copied
     # before keeps its number of changes.
     """
     UPDATE {reviewers}
@@ -916,7 +916,7 @@ COPIES = (
     ON CONFLICT DO NOTHING
     """,
 )
-"""What makes the copies of all rows, also of those that were written while a trigger
+"""What makes the copies of all rows, even of those that were written while a trigger
 was missing.
 """
 ANY_VIEWER_DIFFERS = """

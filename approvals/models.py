@@ -309,8 +309,8 @@ class ApprovalRequest(OfTask, Sealed):
         indexes = [
             models.Index(fields=["run", "status"], name="request_by_run"),
             models.Index(
-                # Open requests only, in the order of an inbox: settled ones stay for
-                # ever, and an index of all would only grow.
+                # Open requests only, in the order of an inbox: settled ones stay
+                # forever, and an index of all would only grow.
                 fields=["deadline", "opened_at"],
                 name="request_open",
                 condition=models.Q(status="open"),
@@ -1062,7 +1062,7 @@ class Sighting(models.Model):
     """
 
     id = models.BigAutoField(primary_key=True)
-    # No key of the run's row, so that nobody waits here for who has locked it.
+    # No key of the run's row, so that nobody waits here for whoever has locked it.
     run = models.UUIDField(db_index=True)
     request = models.UUIDField()
     write = models.UUIDField()

@@ -269,7 +269,7 @@ def passkey_challenge(
 
 
 def _record_unconfirmed(run_id: UUID, by: Any, refusal: ConfirmationRequired) -> None:
-    # Who merely was not asked yet has tried nothing.
+    # Whoever merely was not asked yet has tried nothing.
     if "reason" in refusal.facts:
         audit_log.record(
             "refused_confirmation",
@@ -436,7 +436,7 @@ def _write(act: Signing, receipt: Receipt, *, has_drafts: bool) -> None:
             signed=[decision.write for decision in act.decisions],
             settled=act.settled,
         )
-    # Who has signed is not at it any more.
+    # Whoever has signed is no longer at it.
     if act.claims:
         claims.end_claims(act.claims, act.by, signed=_requests_signed(act))
     if wakes:

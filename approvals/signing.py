@@ -381,7 +381,7 @@ def _use_delegation(
 ) -> bool:
     """Note for whom the signer decides a write; return whether there is anybody left.
 
-    Nobody is decided for who has decided the write in their own name, or through
+    Nobody is decided for whoever has decided the write in their own name, or through
     another person: their right would count twice.
     """
     passed_on = act.passed_on.get(state.request.id)

@@ -329,8 +329,8 @@ def _other_reviewers(
 
 
 def _not_copied(subject: Subject, row: ApprovalRequest) -> Fault:
-    """Return the fault of a request that lists show otherwise than it is. The copies are
-    no record, and are made anew: the run is as it was written.
+    """Return the fault of a request that lists show otherwise than it is. The copies
+    are no record, and are rebuilt: the run is as it was written.
     """
     reason = (
         "stands in lists otherwise than it is, so that inboxes may lack it;"

@@ -92,7 +92,7 @@ def rotate(result: Rotated) -> Iterator[Rotated]:
     before = -1
     while result.done != before:
         before = result.done
-        # Each pass meets the rows anew that cannot be decrypted.
+        # Each pass meets the rows again that cannot be decrypted.
         result.failed = 0
         result.faults = []
         for model, names in encryptable():
@@ -157,8 +157,8 @@ def _pass(
     ]
     last: Any = None
     while True:
-        # After the last key: rows that cannot be decrypted would be found again for
-        # ever.
+        # After the last key: rows that cannot be decrypted would be found again
+        # forever.
         after = rows if last is None else rows.filter(pk__gt=last)
         keys = _within(list(after.values_list("pk", *lengths)[:BATCH_ROWS]))
         if not keys:
@@ -198,7 +198,7 @@ def _anew(row: Any, names: tuple[str, ...], result: Rotated) -> None:
     except CountersignError as error:
         _failed(row, error, result)
         return
-    # Only if nobody has written the row meanwhile.
+    # Only if nobody has written the row in the meantime.
     unchanged = {name: stored[name] for name in new}
     rows = type(row)._base_manager.filter(pk=row.pk, **unchanged)
     changed = rows.update(**new, **_size_values(row, stored, new))

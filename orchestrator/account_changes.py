@@ -186,8 +186,8 @@ def note_flags(sender: Any, instance: Any, created: bool, **_: Any) -> None:
         value = getattr(instance, name)
         if value != value_before:
             changed[name] = value
-    # Django keeps a new password until it is saved. It keeps none that is only hashed
-    # anew at a log-in.
+    # Django keeps a new password until it is saved. It keeps none that is only rehashed
+    # at a log-in.
     if not created and getattr(instance, "_password", None) is not None:
         changed["password"] = "another"  # noqa: S105 (a word, not a password)
     if changed:

@@ -89,9 +89,9 @@ class PolicyRows:
     makers: list[tuple[int, ApprovalRequest]] = field(default_factory=list)
 
     def insert(self) -> None:
-        """Insert the answers and their line of the audit log, and settle what is decided
-        now, in the caller's transaction. Raises `ConcurrentUpdate` if a standing policy
-        may not sign any more.
+        """Insert the answers and their line of the audit log, and settle what is
+        decided now, in the caller's transaction. Raises `ConcurrentUpdate` if a
+        standing policy may no longer sign.
         """
         if self.uses:
             require_reviewers(self.makers)
@@ -221,9 +221,9 @@ def window_ends(state: RequestState) -> dict[UUID, datetime]:
 
 
 def _rejected_writes(state: RequestState) -> set[UUID]:
-    """Return the writes that a person has rejected. An edit of a write begins anew; a
-    revision that only has another base or other texts does not. Who rejected an earlier
-    revision may take that back.
+    """Return the writes that a person has rejected. An edit of a write starts over; a
+    revision that only has another base or other texts does not. Whoever rejected an
+    earlier revision may take that back.
     """
     revisions = {row.write: row.revision for row in state.writes}
     rejections: dict[UUID, list[Decision]] = {}
@@ -255,7 +255,7 @@ def _rejections_after(
 
 
 def _people(decision: Decision) -> set[int]:
-    """Return the accounts of who decided, and for whom."""
+    """Return the accounts of the people who decided, and for whom."""
     people = {decision.by_id, decision.delegator_id}
     return {person for person in people if person is not None}
 

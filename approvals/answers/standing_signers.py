@@ -1,7 +1,7 @@
 """The standing policy that signs a write: the oldest one in force at its gate whose
 limits hold and that has uses left, by the right of the person who made it.
 
-That right is judged anew at each use, as that of a person who signs.
+That right is judged again at each use, as that of a person who signs.
 """
 
 from collections.abc import Mapping, Sequence

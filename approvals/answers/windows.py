@@ -97,7 +97,7 @@ def askings(states: Sequence[RequestState]) -> list[Asking]:
 
 
 def put_off_windows(run_id: UUID, *, earliest: datetime) -> None:
-    """Let no window of a locked run end before `earliest`: every job of one ends, also
+    """Let no window of a locked run end before `earliest`: every job of one ends, even
     if it is paused, and each open request with a window gets a job that is due then.
     """
     jobs.cancel_jobs_of(run_id, kind=KIND)

@@ -108,8 +108,8 @@ def due_by_request(kind: str, run_id: UUID) -> dict[str, datetime]:
 def replace_jobs(
     run_id: UUID, requests: Iterable[ApprovalRequest], *, earliest: datetime
 ) -> None:
-    """End every job of the deadlines and tiers of a locked run, also those that are
-    paused, and queue those of these requests, due at `earliest` or later.
+    """End every job of the deadlines and tiers of a locked run, including those that
+    are paused, and queue those of these requests, due at `earliest` or later.
     """
     for kind in KINDS:
         jobs.cancel_jobs_of(run_id, kind=kind)
@@ -146,7 +146,7 @@ def _jobs_of(kind: str, run_id: UUID) -> "QuerySet[Job]":
 
 
 def _is_sound(job: Job) -> bool:
-    """Return whether a job is as it was sealed: a worker would begin no other."""
+    """Return whether a job matches its seal: a worker would begin no other."""
     try:
         job_seals.require_sound(job)
     except CountersignError:
@@ -157,7 +157,7 @@ def _is_sound(job: Job) -> bool:
 # How long people have.
 
 SHORTEST = timedelta(minutes=1)
-"""The shortest time that people are given anew."""
+"""The shortest time that people are granted again."""
 
 
 @frozen

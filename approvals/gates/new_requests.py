@@ -421,7 +421,7 @@ def _why_asked(
 
 
 def _with_sentence(why: str, sentence: str) -> str:
-    # A request that is staged anew may say so already.
+    # A request that is staged again may say so already.
     if sentence in why:
         return why
     return f"{why}. {sentence}" if why else sentence

@@ -116,9 +116,9 @@ def why_of(request: ApprovalRequest) -> str:
 def load_states(
     requests: Sequence[ApprovalRequest], protection: Protection
 ) -> list[RequestState]:
-    """Return the state of these requests, all of one run and line. Two queries,
-    whatever their number, and a third if people were asked anew about what was settled
-    in part. One more for a request that was closed after its row had been read, and has
+    """Return the state of these requests, all of one run and line. Two queries, however
+    many there are, and a third if people were asked again about what was settled in
+    part. One more for a request that was closed after its row had been read, and has
     its new status then.
 
     Raises `TamperedRow` and `WrongKey` if one of the rows is not as it was written.
@@ -126,7 +126,7 @@ def load_states(
     if not requests:
         return []
     decisions_by_request: dict[UUID | None, list[Decision]] = {}
-    # Read before the writes: if an edit is signed meanwhile, its decision may be
+    # Read before the writes: if an edit is signed in the meantime, its decision may be
     # missing here, but never its revision.
     ids = query_cache.padded([request.id for request in requests])
     for decision in query_cache.select(Decision, _query_of_requests, *ids):

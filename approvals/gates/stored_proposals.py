@@ -1,4 +1,4 @@
-"""The proposals of tasks about which people are asked anew: the stored revisions of
+"""The proposals of tasks about which people are asked again: the stored revisions of
 their writes, and why they are asked. No node runs for it.
 """
 

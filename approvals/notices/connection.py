@@ -124,7 +124,7 @@ def _limited(connection: socket.socket, until: float) -> Iterator[socket.socket]
     """Close a connection after the block, and cut it off when its time is over. Errors
     of it are raised as `NotSent`.
     """
-    # A time limit of the socket begins anew with each byte that arrives.
+    # A time limit of the socket starts over with each byte that arrives.
     connection.settimeout(SECONDS)
     limit = Timer(max(0.0, until - monotonic()), _cut, [connection])
     limit.daemon = True
@@ -157,7 +157,7 @@ def _cut(connection: socket.socket) -> None:
         # Past the layer of TLS, which another thread is using.
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
     except OSError:
-        # It was closed meanwhile.
+        # It was closed in the meantime.
         return
 
 

@@ -136,7 +136,7 @@ def _write_first(model: Any, rows: Sequence[Any]) -> bool:
 
 
 def _missing(model: Any, rows: Sequence[Any]) -> list[Any]:
-    """Return those of these rows that the database does not have."""
+    """Return the rows among these that the database does not have."""
     notice = model._meta.get_field("notice").attname
     there = model.objects.filter(
         user__in={row.user_id for row in rows},
@@ -153,8 +153,8 @@ def _missing(model: Any, rows: Sequence[Any]) -> list[Any]:
 def _new_deliveries(
     notices: Sequence[Notice], graph_by_run: Mapping[UUID | None, str], now: datetime
 ) -> list[WebhookDelivery]:
-    """Return a delivery for each of these notices and each webhook that wants it, also
-    where that is off or its row does not verify: then the delivery waits.
+    """Return a delivery for each of these notices and each webhook that wants it,
+    including where that is off or its row does not verify: then the delivery waits.
     """
     runs = {notice.run for notice in notices}
     rows = Webhook.objects.filter(Q(run=None) | Q(run__in=runs))
@@ -207,7 +207,7 @@ def _receivers_with_due() -> list[str]:
 
 def _due() -> "QuerySet[WebhookDelivery]":
     return WebhookDelivery.objects.filter(
-        # Read anew each time, for people may switch it off meanwhile.
+        # Read again each time, for people may switch it off in the meantime.
         webhook__active=True,
         status=DeliveryStatus.WAITING,
         due_at__lte=db_now(),
@@ -288,7 +288,7 @@ def _attempt_alone(delivery: WebhookDelivery) -> SendAttempt | None:
 
 def _attempt(delivery: WebhookDelivery) -> SendAttempt:
     """Send a delivery once. Whatever is wrong with one is no reason to stop: the others
-    would wait behind it for ever.
+    would wait behind it forever.
     """
     at = int(read_now().timestamp())
     try:

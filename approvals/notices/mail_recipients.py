@@ -1,5 +1,6 @@
-"""The recipients of mail about a notice: the people who may decide, and those who have decided.
-Read when the mail is sent, so that nobody hears of what they may not see any more.
+"""The recipients of mail about a notice: the people who may decide, and those who have
+decided. Read when the mail is sent, so that nobody hears of what they may no longer
+see.
 """
 
 from collections.abc import Iterable
@@ -65,8 +66,9 @@ def accounts_named(principals: Iterable[str]) -> "QuerySet[Any]":
 
 
 def _in_conversation(notice: Notice) -> set[Any]:
-    """Return the ids of who hears of a comment: the person for whom its run was started,
-    who has taken the request, and who has commented on it; not its author. Four queries.
+    """Return the ids of the people who hear of a comment: the person for whom its run
+    was started, who has taken the request, and who has commented on it; not its author.
+    Four queries.
     """
     comments = RequestComment.objects.filter(request=notice.request)
     people = set(comments.order_by().values_list("by", flat=True).distinct())
@@ -135,14 +137,16 @@ def _named(principals: Iterable[str]) -> Q:
 
 
 def _delegates_of(named: Q) -> "QuerySet[Any, Any]":
-    """Return the ids of who decides now for one of the accounts that are named."""
+    """Return the ids of the people who decide now for one of the accounts that are
+    named.
+    """
     reviewers = get_user_model()._default_manager.filter(named)
     lasting = delegations.lasting(delegator__in=reviewers.values("pk"))
     return lasting.order_by().values("delegate")
 
 
 def _signers(notice: Notice) -> "QuerySet[Any, Any]":
-    """Return the ids of who signed in the request, or in the run."""
+    """Return the ids of the people who signed in the request, or in the run."""
     signed = Decision.objects.filter(by__isnull=False, run__in=[notice.run])
     if notice.request is not None:
         signed = signed.filter(request=notice.request)

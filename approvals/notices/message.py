@@ -122,7 +122,7 @@ def _about(notice: Notice, request: ApprovalRequest) -> dict[str, Any]:
 
 def question_of(request: ApprovalRequest) -> str:
     """Return the question of a request, cut to `LONGEST_QUESTION`; empty if it does not
-    leave the house: its graph is encrypted, or its row is not as it was sealed.
+    leave the house: its graph is encrypted, or its row does not match its seal.
     """
     if request.run.encrypted:
         return ""

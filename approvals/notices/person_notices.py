@@ -114,7 +114,7 @@ def _row(notice: Notice, run: UUID, person: Any) -> PersonNotice:
 
 
 def _visible(rows: Sequence[PersonNotice]) -> list[PersonNotice]:
-    """Return those of these rows whose person may see the run now. Up to four queries
+    """Return the rows among these whose person may see the run now. Up to four queries
     for each person whom no request names.
     """
     runs_by_person: dict[Any, set[UUID]] = {}
@@ -135,7 +135,7 @@ def _visible(rows: Sequence[PersonNotice]) -> list[PersonNotice]:
 
 
 def _of_chosen_kinds(rows: Sequence[PersonNotice]) -> list[PersonNotice]:
-    """Return those of these rows whose person wants their kind to be listed."""
+    """Return the rows among these whose person wants their kind to be listed."""
     muted = _muted_kinds({row.user_id for row in rows})
     return [row for row in rows if kind_of(row.event) not in muted.get(row.user_id, ())]
 

@@ -27,8 +27,9 @@ from orchestrator.engine.graphs.review_claim import claim_time
 
 
 def claim(request_id: UUID | str, *, by: Any) -> RequestClaim:
-    """Take a review, or take it anew for as long again. Others see who has it; under an
-    exclusive gate they cannot sign until it is released, handed over, or its time is up.
+    """Take a review, or take it again for as long again. Others see who has it; under
+    an exclusive gate they cannot sign until it is released, handed over, or its time is
+    up.
 
     Raises, having changed nothing: `Claimed` (names who has it, since and until when),
     `NotAReviewer` (and leaves an audit line), `UnknownThing`, `WrongStatus`,
@@ -69,7 +70,7 @@ def assign(
     request_id: UUID | str, *, to: Any, by: Any, comment: str = ""
 ) -> RequestClaim:
     """Hand a review to a person who may decide it: as if they had taken it themselves.
-    Who has taken it hands it over; stewards assign and reassign any. A `comment` is
+    Whoever has taken it hands it over; stewards assign and reassign any. A `comment` is
     written with it, or not at all.
 
     Raises, having changed nothing: `InvalidValue` (that person may not decide it, and
@@ -133,7 +134,7 @@ def _put(
     """Replace the current claim by one of this holder."""
     since = act.at
     if current is not None:
-        # Who takes it for longer has had it since they first took it.
+        # Whoever takes it for longer has had it since they first took it.
         is_again = current.by_id == holder.pk and assigned_by is None
         if is_again and is_held(current, at=act.at):
             since = current.at
@@ -166,7 +167,7 @@ def _end_in_words(taken: RequestClaim) -> dict[str, str]:
 
 
 def note_in_inboxes(request: ApprovalRequest) -> None:
-    """Count a change of the request, so that open inboxes draw it anew."""
+    """Count a change of the request, so that open inboxes redraw it."""
     rows = RequestReviewer.objects.filter(request=request)
     rows.update(changes=F("changes") + 1, changed_at=read_now())
 

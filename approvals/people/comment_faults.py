@@ -41,7 +41,7 @@ def faults_of_comments(subject: Subject) -> Iterator[Fault]:
 
 def _lines_of_comments(run: UUID) -> dict[UUID, AuditLine]:
     """Return the lines of the audit log on the comments of a run, by comment. One that
-    is not as it was sealed proves nothing.
+    does not match its seal proves nothing.
     """
     lines: dict[UUID, AuditLine] = {}
     for line in AuditLine.objects.filter(run=run, kind=LINE):

@@ -54,8 +54,8 @@ def comment(
     id: UUID | str | None = None,
 ) -> RequestComment:
     """Write a comment on a request, or on one write of it, and return it. Whoever may
-    see the run may; also when the request is closed and when the run has ended. Who
-    posts the same comment again under the same `id` gets the one that is there.
+    see the run may; also when the request is closed and when the run has ended. Whoever
+    posts the same comment again under the same `id` gets the existing one.
 
     Raises, having changed nothing: `InvalidValue` (no text, too long, a write of
     another request, or too many comments), `UnknownThing` (also where this person may
@@ -79,7 +79,7 @@ def comment(
 def _written(
     request_id: UUID, comment_id: UUID, text: str, write: UUID | str | None, by: Any
 ) -> RequestComment:
-    """Write a comment, or return the one that is there under its id."""
+    """Write a comment, or return the existing one under its id."""
     request = _seen_request(request_id, by)
     row = RequestComment(
         id=comment_id,

@@ -58,8 +58,8 @@ MANY = 99
 
 @dataclass(frozen=True, slots=True)
 class ListedNotice:
-    """A notice as its person reads it. Of what they may not see any more it has no
-    title, link or outcome.
+    """A notice as its person reads it. Of what they may no longer see it has no title,
+    link or outcome.
     """
 
     row: PersonNotice

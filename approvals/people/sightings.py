@@ -64,9 +64,9 @@ def sightings_of(user: Any, writes: Collection[UUID]) -> dict[Revision, Sighting
 
 
 def unnoted(user: Any, revisions: Mapping[Revision, bool]) -> set[Revision]:
-    """Return those of these revisions of which something is still to be noted: that this
-    person saw them, or, where the value is true, that nothing of them was folded. One
-    query.
+    """Return the revisions among these of which something is still to be noted: that
+    this person saw them, or, where the value is true, that nothing of them was folded.
+    One query.
     """
     earlier = sightings_of(user, {write for write, _ in revisions})
     missing: set[Revision] = set()

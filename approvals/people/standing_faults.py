@@ -62,7 +62,7 @@ def _fault_of_policy(
 
 def _fault_of_value(row: Decision) -> str:
     """Return why the value that was signed is not within the recorded limits; empty if
-    it is, or cannot be read any more.
+    it is, or can no longer be read.
     """
     try:
         value = read_value(row, "final_value")

@@ -150,7 +150,7 @@ def revoke_delegation(delegation_id: UUID | str, *, by: Any) -> Delegation:
             raise unknown_thing("delegation", delegation_id)
         sealed_rows.verify_row(row, PLAIN)
         _require_not_brought_back(row)
-        # Who passed the right on takes back, too, what the other has ended before.
+        # Whoever passed the right on takes back, too, what the other has ended before.
         is_less = row.revoked_by_id == row.delegate_id and by.pk != row.delegate_id
         if row.revoked_at is not None and not is_less:
             return row

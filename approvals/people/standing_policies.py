@@ -1,8 +1,9 @@
 """Standing policies: a person lets a gate that permits it sign by itself what is within
 their limits, until a day and so many times, and takes that back.
 
-A policy is made beside a request of the gate that its maker may decide; it signs what is
-proposed from then on. `approvals.answers` judges the maker's right anew at each use.
+A policy is made beside a request of the gate that its maker may decide; it signs what
+is proposed from then on. `approvals.answers` judges the maker's right again at each
+use.
 """
 
 from collections.abc import Mapping
@@ -262,8 +263,8 @@ def standing_policies_of(user: Any) -> "QuerySet[StandingPolicy]":
 
 
 def seen_standing_policy(policy_id: UUID | str, user: Any) -> StandingPolicy:
-    """Return a standing policy with its maker. Raises `UnknownThing`, also where it is
-    none that this person may see.
+    """Return a standing policy with its maker. Raises `UnknownThing`, including where
+    it is none that this person may see.
     """
     rows = standing_policies_of(user).filter(id=uuid_of(policy_id, "standing policy"))
     row = rows.first()

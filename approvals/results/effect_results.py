@@ -122,7 +122,7 @@ def effect_results(
 ) -> dict[UUID, list[EffectResult]]:
     """Return what came of each of these requests, in the order of the graph's edges;
     nothing of a request that is not decided, that is about a patch, or whose graph is
-    not here. Three queries of columns, whatever the number of requests; none if nothing
+    not here. Three queries of columns, however many requests there are; none if nothing
     acts behind them; and one for what was asked with no graph. Each has its run loaded.
     """
     results: dict[UUID, list[EffectResult]] = {request.id: [] for request in requests}

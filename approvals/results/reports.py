@@ -126,7 +126,7 @@ def _newest_lines(
     )
     newest: dict[tuple[UUID, UUID], tuple[ReportedOn, int, datetime]] = {}
     for seq, task, at in lines.order_by("seq").values_list("seq", "task", "at"):
-        # A list shows what can be read; what is tampered with is for who opens it.
+        # A list shows what can be read; what is tampered with is for whoever opens it.
         with suppress(ValueError):
             about = ReportedOn.parse(task)
             newest[about.request, about.write] = (about, seq, at)

@@ -1,7 +1,7 @@
 """Tiers of requests: what time does while people have not decided. A tier that has come
 reminds them, or asks others too, once, under the run's lock.
 
-Who becomes a reviewer stays one, whatever comes later, until the request is closed.
+Whoever becomes a reviewer stays one, whatever comes later, until the request is closed.
 """
 
 from collections.abc import Mapping, Sequence

@@ -211,7 +211,7 @@ def _add_earlier_signatures(lines: Sequence[SignedWrite], receipt: Receipt) -> N
     )
     signed: dict[str, dict[Any, str]] = {line.write: {} for line in lines}
     for decision in earlier.select_related("by").order_by("event_seq"):
-        # Who had signed twice counts by what they signed last.
+        # Whoever had signed twice counts by what they signed last.
         if decision.by_id != receipt.by_id:
             words = _signer_in_words(decision)
             signed[str(decision.write)][decision.by_id] = words
@@ -288,8 +288,9 @@ def _answers_in_words(
     requests: Sequence[ApprovalRequest], *, sees_run: bool
 ) -> list[tuple[str, bool]]:
     """Return what the automatic policies and vetoes of these requests have answered: a
-    sentence for each time, and whether it keeps something open; without reasons for who
-    may not see the run. One query, none for gates with neither. Each request has its run.
+    sentence for each time, and whether it keeps something open; without reasons for
+    whoever may not see the run. One query, none for gates with neither. Each request
+    has its run.
     """
     answering = {"auto", "standing", "veto"}
     by_id = {row.id: row for row in requests if row.policy.keys() & answering}
@@ -349,7 +350,9 @@ def _reason_of(request: ApprovalRequest, answer: Decision) -> str:
 def _comments_on(
     requests: Sequence[ApprovalRequest], *, sees_run: bool
 ) -> Sequence[ShownComment]:
-    """Return the newest comments on these requests, none for who may not see the run."""
+    """Return the newest comments on these requests, none for whoever may not see the
+    run.
+    """
     if not requests or not sees_run:
         return ()
     return comments_of_requests(requests[0].run, requests)

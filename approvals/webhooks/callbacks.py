@@ -70,8 +70,8 @@ def callback_of(run_id: UUID) -> Webhook | None:
 
 
 def visible_callback(user: Any, run_id: UUID) -> Webhook:
-    """Return the callback of a run for who named it, and for who manages webhooks.
-    Raises `UnknownThing` for everybody else, and where it has none.
+    """Return the callback of a run for whoever named it, and for whoever manages
+    webhooks. Raises `UnknownThing` for everybody else, and where it has none.
     """
     callback = callback_of(run_id)
     if callback is None or not _may_see(user, callback):

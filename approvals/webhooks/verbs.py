@@ -70,8 +70,8 @@ def visible_callbacks(user: Any) -> "QuerySet[Webhook]":
 
 
 def visible_webhook(user: Any, webhook_id: UUID) -> Webhook:
-    """Return the webhook or callback. Raises `UnknownThing`, also where the user may not
-    see it.
+    """Return the webhook or callback. Raises `UnknownThing`, including where the user
+    may not see it.
     """
     webhook = _visible(user).filter(id=webhook_id).first()
     if webhook is None:

@@ -149,7 +149,7 @@ def _shared_conditions(row: Model, own: Names, vendor: str) -> tuple[Texts, list
             conditions.append((name, "IS NULL"))
         elif isinstance(value, Enum):
             # Constants of ours stand in the text: with an index over some of them only,
-            # SQLite would prepare it anew for every value.
+            # SQLite would prepare it again for every value.
             conditions.append((name, f"= '{value.value}'"))
         else:
             conditions.append((name, "= %s"))

@@ -189,8 +189,8 @@ def write_intents(
     commit; what it raises leaves nothing written.
 
     Earlier attempts of these tasks that are still open are closed as failed: their
-    result, should it arrive, is late. Raises `StaleLease`. If the log moved meanwhile,
-    the lease follows it, and its `moved` is set.
+    result, should it arrive, is late. Raises `StaleLease`. If the log moved in the
+    meantime, the lease follows it, and its `moved` is set.
     """
     events = intent_log.intent_events(intents)
     rows = _intent_rows(lease, intents)
@@ -283,7 +283,7 @@ def write_results(lease: Lease, endings: Sequence[Ending]) -> list[Ending]:
 
 Close = Callable[[Lease, Sequence[Ending]], list[Ending]]
 """Writes endings to their open intents, in the caller's transaction; returns those
-whose attempt is not open any more.
+whose attempt is no longer open.
 """
 
 
@@ -362,7 +362,7 @@ def _open(run: UUID, line: int, *tasks: str | int) -> "QuerySet[TaskResult]":
 
 def _close(lease: Lease, endings: Sequence[Ending]) -> list[Ending]:
     """Write endings to their open intents, in the caller's transaction, in two
-    statements. Returns those whose attempt is not open any more.
+    statements. Returns those whose attempt is no longer open.
     """
     parameters: list[str | int] = []
     for ending in endings:
@@ -416,7 +416,7 @@ def _packed(value: dict[str, Any] | None) -> bytes:
 
 
 def amend_result(row: TaskResult, protection: Protection, **values: Any) -> bool:
-    """Change a result that verifies and seal it anew, in the caller's transaction.
+    """Change a result that verifies and seal it again, in the caller's transaction.
     Payloads are passed packed and not encrypted.
 
     Returns False if its outcome has changed since it was read. Raises `TamperedRow`,
@@ -519,7 +519,7 @@ def note_thread_ended(
     task: Task,
     attempt: int,
 ) -> None:
-    """Note that the thread of an attempt has ended, and so cannot act any more."""
+    """Note that the thread of an attempt has ended, and so can no longer act."""
     row = Run.objects.only("encrypted", "hash_key").get(id=run)
     attempts = _attempts_of(run, line, task).filter(attempt=attempt)
     with transaction.atomic():
@@ -536,7 +536,7 @@ def _seal_thread_ended(
     """
     now = timezone.now()
     # The run is locked before its results, as everywhere: other code that seals a
-    # result anew has read it under this lock.
+    # result again has read it under this lock.
     list(Run.objects.select_for_update().filter(id=run).order_by().values_list("id"))
     for row in attempts.select_for_update().order_by("id"):
         try:

@@ -93,7 +93,7 @@ def after(
     by: str,
     position: Sequence[str],
 ) -> "QuerySet[Any, Any]":
-    """Return those of these sums that follow the one with these values in the columns
+    """Return the sums among these that follow the one with these values in the columns
     of `GROUPS`.
     """
     following = Q(pk__in=[])

@@ -44,7 +44,7 @@ def lock_run(run_id: UUID, *, also_imported: bool = False) -> Run:
     """Return the run's row, locked until the caller's transaction ends. Everybody but
     its lease holder appends under this lock.
 
-    Raises `UnknownThing`; `TamperedRow` or `WrongKey` if it is not as it was sealed,
+    Raises `UnknownThing`; `TamperedRow` or `WrongKey` if it does not match its seal,
     for the caller's new seal would cover that up; `WrongStatus` for an imported run,
     unless `also_imported`; `OperationalError` if another transaction keeps it locked.
     """
@@ -159,7 +159,7 @@ def mark_tampered(
     Returns whether this call marked it: a run that was marked before keeps the reason
     for it.
     """
-    # Nothing is wrong with a run whose rows only wait to be sealed anew.
+    # Nothing is wrong with a run whose rows only wait to be resealed.
     if isinstance(error, OlderSeal):
         return False
     rows = Run.objects.filter(id=run_id)

@@ -51,7 +51,7 @@ class QueuedVersion:
 @frozen
 class DueGraph:
     """The runs of a graph that need a worker, queued or after their waiting time, of
-    which the oldest has been due for so many seconds.
+    which the oldest has been due for this many seconds.
     """
 
     graph: str

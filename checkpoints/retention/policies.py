@@ -57,7 +57,7 @@ def require_sound(graph: str) -> None:
 
 
 def _record_renamed(policy: RetentionPolicy, by: Any) -> None:
-    """Record that another graph has no policy any more, where its stored one is given
+    """Record that another graph no longer has a policy, where its stored one is given
     to this graph.
     """
     if not policy.pk:

@@ -61,7 +61,7 @@ def remove_run(
     if the rule keeps it. `archived` is its bundle, if it has one.
 
     Raises `UnknownThing`, `WrongStatus` if it went on since it was archived,
-    `TamperedRow` and `WrongKey` if its row is not as it was sealed, `OperationalError`
+    `TamperedRow` and `WrongKey` if its row does not match its seal, `OperationalError`
     if another transaction keeps it locked, and `IntegrityError` if a row of another app
     names it; then nothing is removed.
     """

@@ -1,5 +1,4 @@
-"""The checkpoints of a thread read back. Every row that is read must be as it was
-sealed.
+"""The checkpoints of a thread read back. Every row that is read must match its seal.
 
 Lines of the log say which row holds which checkpoint. If one was saved twice, the
 newest line counts. Callers ask for rights.

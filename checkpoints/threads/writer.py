@@ -62,7 +62,9 @@ from orchestrator.engine.frozen import frozen
 from orchestrator.engine.values import canonical
 
 TRIES = 10
-"""How often a save is begun anew because the thread was removed or begun meanwhile."""
+"""How often a save is begun again because the thread was removed or begun in the
+meantime.
+"""
 
 
 class _BeginAnew(Exception):
@@ -378,7 +380,7 @@ def _stored_at(
     namespace: str,
     id_: str,
 ) -> tuple[Checkpoint, Document] | None:
-    """Return the row of a saved checkpoint and its document, if it is there."""
+    """Return the row of a saved checkpoint and its document, if it exists."""
     line = thread_reader.newest_line(run, namespace, id_)
     if line is None:
         return None

@@ -189,7 +189,7 @@ def _load_runs(
 
 
 def _read_runs(ids: Collection[UUID], among: Among) -> dict[UUID, Run]:
-    """Return those of these runs that may be seen. One query."""
+    """Return the runs among these that may be seen. One query."""
     visible = Run.objects.all() if among is None else among
     return {run.id: run for run in visible.filter(id__in=ids)}
 

@@ -440,8 +440,8 @@ def _load(
     run_columns: tuple[str, ...] = (),
 ) -> _LoadedCheckpoint:
     """Load a checkpoint with its run, of which `run_columns` are read too. One query.
-    Raises `UnknownThing`; `TamperedRow` and `WrongKey` if the rows are not as they were
-    sealed.
+    Raises `UnknownThing`; `TamperedRow` and `WrongKey` if the rows do not match their
+    seals.
     """
     rows, run = reader.range_with_run(checkpoint_id, run_columns)
     if run is None or (only_kept and not rows[-1].kept):

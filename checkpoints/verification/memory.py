@@ -59,7 +59,7 @@ def memory(subject: Subject) -> Iterator[Fault]:
 
 
 def _faults_of_reads(subject: Subject) -> Iterator[Fault]:
-    """Yield a fault for each record of a read that is not as it was sealed, and for
+    """Yield a fault for each record of a read that does not match its seal, and for
     each that is missing before another of its task.
     """
     rows = MemoryRecord.objects.filter(run=subject.run.id)
@@ -118,7 +118,7 @@ def versions_landed_twice() -> Iterator[Fault]:
 
 
 def _fault_of_trace(row: MemoryTrace, run: str = "") -> Fault | None:
-    """Return the fault of a trace that is not as it was sealed, or that a search finds
+    """Return the fault of a trace that does not match its seal, or that a search finds
     by other words than its own; None if it has none.
     """
     table = row._meta.db_table

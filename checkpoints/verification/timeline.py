@@ -1,5 +1,5 @@
 """Examines the checkpoints of a run: their seals, hashes and chain, and whether the
-state folded anew from their changes is the one that they hold.
+state folded again from their changes is the one that they hold.
 """
 
 from collections.abc import Collection, Iterator

@@ -21,7 +21,7 @@ RESTORED = "database_restored"
 head that it then had, and {told_number, told_hash} of the last one published before.
 """
 RENEWED = "seals_renewed"
-"""The kind of the line that says that rows of an older release were sealed anew, which
+"""The kind of the line that says that rows of an older release were resealed, which
 changed the hash of every line: it has the same facts, and 0 for the number.
 """
 PAGE = 500
@@ -123,8 +123,8 @@ def _is_lost_in_restoration(
 
 
 def _restorations() -> list[Restoration]:
-    """Return the restorations that the audit log records. A line that is not as it was
-    sealed counts for nothing.
+    """Return the restorations that the audit log records. A line that does not match
+    its seal counts for nothing.
     """
     restorations = []
     for row in AuditLine.objects.filter(kind__in=(RESTORED, RENEWED)).order_by("id"):

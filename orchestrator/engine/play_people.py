@@ -92,7 +92,7 @@ class PlayedState(dict[str, Any]):
         return {**self["scratch"], **self["artifacts"]}[channel]
 
     def __getattr__(self, channel: str) -> Any:
-        # A copy in the making has no `_compiled` yet, and would look for it for ever.
+        # A copy in the making has no `_compiled` yet, and would look for it forever.
         if channel.startswith("_"):
             raise AttributeError(channel)
         plain = {"scratch": self["scratch"], "artifacts": self["artifacts"]}
@@ -551,7 +551,7 @@ class Reviewers:
                 back.add(write.write)
                 write.revision += 1
         for number, decision in enumerate(request.decisions):
-            # Who answers in one act has seen the edit, so these answers stay valid.
+            # Whoever answers in one act has seen the edit, so these answers stay valid.
             if number >= decided_before and decision.write in back:
                 request.decisions[number] = replace(
                     decision, revision=decision.revision + 1

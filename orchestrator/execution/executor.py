@@ -246,9 +246,9 @@ class Executor:
     def _write_intents(
         self, due: Sequence[NextAttempt], intents: Sequence[Intent]
     ) -> tuple[Sequence[NextAttempt], Mapping[Task, TaskResult]]:
-        """Write these intents of some attempts. Returns the attempts that may begin, and
-        the rows. The others have ended without one: what they would act on does not
-        hold any more.
+        """Write these intents of some attempts. Returns the attempts that may begin,
+        and the rows. The others have ended without one: what they would act on no
+        longer holds.
         """
         while intents:
             require = self._authority_of(due)
@@ -384,7 +384,7 @@ class Executor:
         """Record the results of journaled attempts, all in one commit, then take each
         attempt.
         """
-        # An attempt that was given up before is not running any more.
+        # An attempt that was given up before is no longer running.
         still_running = [
             attempt for attempt in ended if self._running.get(attempt.task) is attempt
         ]

@@ -1,5 +1,5 @@
 """Gates whose deadline lets the run fail: the run fails when the deadline has closed
-their requests, and when it is resumed the same proposals are asked about anew.
+their requests, and when it is resumed the same proposals are asked about again.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -47,7 +47,7 @@ MOST_REJECTIONS = 5
 
 
 def fail_or_ask_again(session: Session) -> bool:
-    """Open the requests anew since whose deadlines the run was resumed. Returns True:
+    """Open the requests again since whose deadlines the run was resumed. Returns True:
     the slice still has the run. Raises `DeadlinePassed`, with which the run fails, if
     the deadline of one has come since.
     """
@@ -304,10 +304,10 @@ def _in_sentences(state: RequestState, rejections: Iterable[Decision]) -> list[s
 
 def _kept_from(request: ApprovalRequest, settled: Collection[int]) -> dict[int, int]:
     """Return, by position of a settled write, the ordinal of the first request of its
-    task whose decisions on it count in the one that asks anew.
+    task whose decisions on it count in the one that asks again.
     """
     earlier = kept_from(request.policy)
-    # What an earlier deadline did not keep was asked about anew, as it was proposed:
+    # What an earlier deadline did not keep was asked about again, as it was proposed:
     # decisions before this request are about another value.
     return {position: earlier.get(position, request.ordinal) for position in settled}
 

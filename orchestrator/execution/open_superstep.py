@@ -157,7 +157,7 @@ class OpenSuperstep:
 
     def without_renewals(self) -> "OpenSuperstep":
         """Return it without the tasks about which people are asked again, for a line
-        that departs from here: they begin anew, and what they act on is judged anew.
+        that departs from here: they start over, and what they act on is judged again.
         """
         results: dict[Task, FinishedTask] = {}
         for task, result in self.results.items():

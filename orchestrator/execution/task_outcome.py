@@ -69,7 +69,7 @@ def made_call(session: Session, entry: Entry, why: str) -> FinishedTask:
 
 def _held_by_loss(loss: Loss) -> FinishedTask:
     """Return a task about which people are asked again, before it begins: what it acts
-    on does not hold any more. They are shown what was applied.
+    on no longer holds. They are shown what was applied.
     """
     writes: list[dict[str, Any]] = []
     renews: list[str] = []

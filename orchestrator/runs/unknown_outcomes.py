@@ -261,7 +261,7 @@ def _require_over(row: TaskResult, *, accept_risk: bool) -> None:
 
 def _is_worker_gone(row: TaskResult) -> bool:
     """Return whether the attempt's worker is proven gone: its cluster recorded its end,
-    or its process does not exist any more where this one would see it.
+    or its process no longer exists where this one would see it.
     """
     if row.worker:
         stopped = Worker.objects.filter(id=row.worker, stopped_at__isnull=False)

@@ -306,7 +306,7 @@ def replay_report(run_id: UUID | str) -> dict[str, Any]:
         run=run.id, type__in=["results_reused", "task_diverged"]
     )
     events = list(reporting.order_by("seq"))
-    # The report is read from the log, so that must be as it was sealed.
+    # The report is read from the log, so that must match its seal.
     sealed_rows.verify_rows(events, protection_of(run))
     reused: list[str] = []
     diverged: list[dict[str, Any]] = []

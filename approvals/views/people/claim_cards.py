@@ -192,8 +192,8 @@ def _show_unwritten(request: HttpRequest) -> None:
 
 
 def _holds_posted(request: HttpRequest, ref: str) -> bool:
-    """Return whether this person has taken the posted request of a run that they may
-    not see any more.
+    """Return whether this person has taken the posted request of a run that they may no
+    longer see.
     """
     run = Run.objects.filter(requests=_uuid_in(request.POST.get("request", ""))).first()
     if run is None or ref not in (str(run.id), run.key):

@@ -149,8 +149,8 @@ def asks_people(
 
 
 class Recheck(NamedTuple):
-    """The answer of a gate's `recheck`: why what was approved does not hold any more
-    (None if it does), and the channels that it read.
+    """The answer of a gate's `recheck`: why what was approved no longer holds (None if
+    it does), and the channels that it read.
     """
 
     why: str | None

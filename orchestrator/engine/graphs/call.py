@@ -30,8 +30,8 @@ ANY_CALL = Channel(
 
 
 AUTHORITY = "$authority"
-"""The channel of what a node acts on, where its signatures do not count any more and
-people are asked again. No field of a state has this name.
+"""The channel of what a node acts on, where its signatures no longer count and people
+are asked again. No field of a state has this name.
 """
 
 

@@ -205,7 +205,7 @@ def recheck(
     state: Any,
     proposal: Any,
 ) -> str | None:
-    """Return why what was approved at the gate must not be acted on any more; None if it
+    """Return why what was approved at the gate must no longer be acted on; None if it
     still holds. Never raises: only the literal `True` means that it does; an exception
     means that it does not, and is the reason.
     """

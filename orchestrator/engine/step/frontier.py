@@ -150,7 +150,7 @@ class Frontier:
 
     def with_renewed_ready(self) -> "Frontier":
         """Return the frontier of a line that departs from here: what these tasks act on
-        is judged anew there.
+        is judged again there.
         """
         waiting: dict[str, tuple[Part, ...]] = {}
         for key, parts in self.waiting.items():

@@ -349,7 +349,7 @@ def _ready_nodes(
         else:
             free.append(node)
 
-    # Joins that wait only for each other would wait for ever: one of them starts.
+    # Joins that wait only for each other would wait forever: one of them starts.
     outside = active | _mask(bit, free)
     return [
         *starts_anyway,

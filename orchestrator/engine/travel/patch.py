@@ -102,7 +102,7 @@ def _values_with_text(
     texts = as_text(value)
     if texts:
         yield path, texts
-    # A patch that contains itself would be walked for ever.
+    # A patch that contains itself would be walked forever.
     if len(path) >= canonical.DEEPEST:
         return
     items: Any = ()

@@ -392,7 +392,7 @@ def _reached(
     reached: set[str] = set()
     while pending:
         node = pending.pop()
-        # Otherwise a loop would be followed for ever.
+        # Otherwise a loop would be followed forever.
         if node not in reached:
             reached.add(node)
             pending += targets.get(node, ())
