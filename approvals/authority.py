@@ -1,8 +1,8 @@
-"""The authority on which a node acts: whether the decisions that let it still count in
-the moment in which it would begin.
+"""The authority on which a node acts: whether the decisions that permit it still count
+at the moment when it would begin.
 
-The journal calls this in the transaction of an intent, under the run's lock. Nothing
-that is looked at here can change before that transaction ends.
+The journal calls this in the transaction of an intent, under the run's lock. What is
+read here cannot change before that transaction ends.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -54,9 +54,8 @@ class ActingRun(Protocol):
 
 @frozen
 class Loss:
-    """Why nothing may be done on the authority of a gate, and what it had let through;
-    nothing if there was no approval at all. `reads` are the channels that its recheck
-    read.
+    """Why a gate's authority was lost, and what the gate had let through; empty if
+    there was no approval at all. `reads` are the channels that its recheck read.
     """
 
     gate: str
@@ -92,7 +91,7 @@ class Judge:
         waived: Mapping[Task, WriteValue],
     ) -> None:
         """Raise `NotAuthorised` if one of these tasks must not begin. `waived` are the
-        calls among them for which their own gate has just needed nobody.
+        calls whose own gate has just waived approval.
 
         In the caller's transaction, which holds the run's row; some queries for each
         gate and for each person who signed there, however many tasks and writes there
@@ -123,8 +122,8 @@ class Judge:
             raise NotAuthorised(losses)
 
     def _places(self, tasks: Sequence[Task]) -> dict[Task, list[ActedGate]]:
-        """Return what each of these tasks acts on, without those that act on no gate: of
-        its own gate what that decided about itself.
+        """Return what each of these tasks acts on, for those that act on a gate. Of its
+        own gate that is the decision about the task itself.
         """
         for task in tasks:
             visit = self.first_visits.get(task.node, task.visit)
@@ -145,8 +144,8 @@ class Judge:
         renewal: RequestState | None,
         rights: "_Rights",
     ) -> Loss | None:
-        """Return why a task must not act on what passed a gate; None if it may. Where
-        people were asked again, their answer counts instead.
+        """Return why a task must not act on what a gate let through; None if it may.
+        Where people were asked again, their answer counts instead.
         """
         gate = recheck.gate
         if not passed:
@@ -288,8 +287,8 @@ class _Rights:
 
 
 def _rights_kept(requests: Sequence[RequestState]) -> _Rights:
-    """Return what the people whose approvals count in these requests hold. None of it
-    can be taken away before the transaction that is open ends.
+    """Return what the people whose approvals count in these requests hold. None of
+    these rights can be revoked before the open transaction ends.
     """
     people: set[int] = set()
     delegations: set[UUID] = set()
@@ -307,15 +306,15 @@ def _rights_kept(requests: Sequence[RequestState]) -> _Rights:
 
 
 def _people_of(decision: Decision) -> list[int]:
-    """Return the ids of the people who made a decision, and of whom it was made for."""
+    """Return the ids of the person who decided and of the person they decided for."""
     ids = (decision.by_id, decision.delegator_id)
     return [person for person in ids if person is not None]
 
 
 def _approvals(state: RequestState | None) -> list[Decision]:
     """Return the decisions of people and of standing policies that count for what was
-    approved. What a gate needed nobody for, or a deadline approved, has none: the system
-    does not lose its rights. Nor has what was signed in another installation.
+    approved. What a gate waived, or a deadline approved, has none: the system does not
+    lose its rights. Neither has what was signed in another installation.
     """
     if state is None:
         return []
@@ -387,8 +386,8 @@ def _why_no_reviewer(
 def _why_not_standing(
     decision: Decision, request: ApprovalRequest, rights: _Rights
 ) -> str:
-    """Return why what a standing policy signed no longer counts. Its uses do not
-    matter: what it signed is one of them.
+    """Return why what a standing policy signed no longer counts. Its remaining uses do
+    not matter: what it signed is one of those already counted.
     """
     policy = rights.policies.get(UUID(decision.standing["id"]))
     if policy is None or policy.by_id != decision.delegator_id:
@@ -403,9 +402,8 @@ def _why_not_standing(
 def _why_not_for_another(
     decision: Decision, request: ApprovalRequest, rights: _Rights
 ) -> str:
-    """Return why an approval that was made for another person no longer counts. That
-    the delegation is over by now, or that its delegate has ended it, takes nothing from
-    it.
+    """Return why an approval that was made for another person no longer counts. The
+    approval stays valid when the delegation has run out, or its delegate has ended it.
     """
     name = decision.delegator_name
     delegation = rights.delegations.get(decision.delegation or UUID(int=0))

@@ -98,8 +98,8 @@ __all__ = [
 
 @frozen
 class _Beside:
-    """Drafts of decisions, and claims on requests: whether a run has any; and the moment
-    at which they were read, by the database's clock.
+    """Drafts of decisions, and claims on requests: whether a run has any, and when they
+    were read by the database's clock.
     """
 
     at: datetime
@@ -354,8 +354,8 @@ def _require_open_to_decisions(run: Run) -> None:
 def _lock_requests(
     run: Run, items: Sequence[Item]
 ) -> tuple[dict[UUID, RequestState], _Beside]:
-    """Lock the requests of these writes in order of id. Return them by write, and what
-    there is beside them. Raises `TamperedRow` where the run has another number of
+    """Lock the requests of these writes in order of id. Return them by write, with the
+    run's drafts and claims. Raises `TamperedRow` where the run has another number of
     decisions than its row says.
     """
     writes = query_cache.padded({item.write for item in items})

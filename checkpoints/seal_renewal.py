@@ -72,7 +72,7 @@ def seal_anew(
     triggers_lifted: TriggersLifted,
     leaves_tampered: bool = False,
 ) -> Iterator[Renewed]:
-    """Seal every row of an older release again, batch by batch, each in its own
+    """Reseal every row of an older release, batch by batch, each in its own
     transaction; yields `result` after each.
 
     Raises `TamperedRow` or `WrongKey`, naming the row, at the first row that neither

@@ -264,7 +264,7 @@ def send_webhook(lease: JobLease) -> Iterator[Step]:
 
 
 def _next_due(facts: Mapping[str, Any]) -> WebhookDelivery | None:
-    """Return the first delivery that is due to what the facts of a job name."""
+    """Return the first due delivery for the webhook or host that a job names."""
     if "receiver" in facts:
         due = _due().filter(webhook__receiver=facts["receiver"])
     else:
@@ -273,7 +273,7 @@ def _next_due(facts: Mapping[str, Any]) -> WebhookDelivery | None:
 
 
 def _attempt_alone(delivery: WebhookDelivery) -> SendAttempt | None:
-    """Send a delivery once, with the time that it took; None if this process is sending
+    """Send a delivery once and measure the time; None if this process is sending
     another.
     """
     if not _attempting.acquire(blocking=False):
@@ -287,7 +287,7 @@ def _attempt_alone(delivery: WebhookDelivery) -> SendAttempt | None:
 
 
 def _attempt(delivery: WebhookDelivery) -> SendAttempt:
-    """Send a delivery once. Whatever is wrong with one is no reason to stop: the others
+    """Send a delivery once. Nothing that is wrong with it may stop the job: the others
     would wait behind it forever.
     """
     at = int(read_now().timestamp())
@@ -331,7 +331,7 @@ def _answered(code: int) -> SendAttempt:
 
 def _record(delivery: WebhookDelivery, attempt: SendAttempt) -> None:
     """Record the end of an attempt, and when the next one is due if it failed. Records
-    nothing if it is to be sent again since, or another worker has sent it.
+    nothing if a person has asked to send it again, or another worker has sent it.
     """
     now = read_now()
     first_at = delivery.first_at or now
@@ -358,8 +358,8 @@ def _record(delivery: WebhookDelivery, attempt: SendAttempt) -> None:
 
 
 def _pause(waited: timedelta) -> float:
-    """Return the seconds until the next attempt of a delivery whose first attempt is so
-    long ago: the more it has waited, the longer it waits.
+    """Return the seconds until the next attempt of a delivery, by the time since its
+    first: the waits grow.
     """
     passed = 0.0
     for pause in PAUSES:
@@ -384,7 +384,7 @@ def notices_that_are_old(lease: JobLease) -> Iterator[Step]:
 
 
 def _remove_older(model: Any, days: int) -> int:
-    """Remove the first rows that are so old, and return how many these were."""
+    """Remove a batch of rows that are this old, and return how many there were."""
     old = model.objects.filter(at__lt=db_in(-days * 86_400)).order_by("at")
     ids = list(old.values_list("id", flat=True)[:REMOVED_AT_ONCE])
     model.objects.filter(id__in=ids).delete()

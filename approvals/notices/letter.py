@@ -1,5 +1,5 @@
-"""A message by mail about one or several notices: the questions, the effects by class, and
-links. Plain text, without a value of a run, and nothing is approved by a link.
+"""A mail about one or more notices: the questions, the effects by class, and links. It
+is plain text without values of a run, and no link approves anything.
 """
 
 from collections.abc import Sequence
@@ -77,5 +77,5 @@ def _part(notice: Notice) -> tuple[str, str]:
 
 
 def _one_line(text: str) -> str:
-    """Return a text of a run in one line, with its invisible characters written out."""
+    """Return a run's text on one line, with invisible characters written out."""
     return visible_text(" ".join(str(text).split()))

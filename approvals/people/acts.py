@@ -1,5 +1,5 @@
-"""An act of a person on one request, beside signing: the transaction, the locks of run
-and request, and the lines of the audit log that a refusal leaves.
+"""An act of a person on one request, other than signing: the transaction, the locks of
+run and request, and the lines of the audit log that a refusal leaves.
 """
 
 from collections.abc import Iterator

@@ -67,8 +67,8 @@ def _is_about(line: AuditLine, row: RequestComment) -> bool:
 
 
 def _without_line(subject: Subject, rows: list[RequestComment]) -> Iterator[Fault]:
-    """Yield a fault for each of these comments that nobody has written by what the audit
-    log says. Those of imported runs were written in another installation.
+    """Yield a fault for each of these comments that the audit log does not record.
+    Those of imported runs were written in another installation.
     """
     if subject.run.imported or not rows:
         return

@@ -36,10 +36,9 @@ Tier = Mapping[str, Any]
 
 
 def meet_tiers(run_id: UUID, request_id: UUID) -> bool:
-    """Let the tiers of a request act that have come, in their order, each once. Returns
-    whether any did: none does in a request that is closed, in a run in which nothing
-    can be decided now, before the request's job is due, or once its deadline has come,
-    which decides instead.
+    """Let the due tiers of a request act in order, each once. Returns whether any did.
+    None acts if the request is closed, if nothing in its run can be decided now, before
+    its job is due, or after its deadline, which decides instead.
     """
     return act_when_due(deadline_jobs.TIER_KIND, run_id, request_id, _act)
 
@@ -64,8 +63,8 @@ def _act(passing: Passing) -> bool:
 def _next_after(
     request: ApprovalRequest, passed: int, last_at: datetime
 ) -> datetime | None:
-    """Return when the tier acts that follows so many; `last_at` is when the one before
-    it was due.
+    """Return when the tier after the first `passed` acts; `last_at` is when the one
+    before it was due.
     """
     last = tiers_in(request.policy)[passed - 1]
     opened_at = last_at - time_of(last)
@@ -73,7 +72,7 @@ def _next_after(
 
 
 def _ask_too(passing: Passing, acting: Sequence[Tier]) -> None:
-    """Add the principals whom these tiers ask too to the reviewers of the request."""
+    """Add the principals to whom these tiers escalate to the reviewers of the request."""
     request = passing.request
     reviewers = set(request.reviewers_now)
     added: list[str] = []
@@ -87,8 +86,8 @@ def _ask_too(passing: Passing, acting: Sequence[Tier]) -> None:
 
 
 def _record(passing: Passing, acting: Sequence[Tier], number: int) -> None:
-    """Write what these tiers do into both logs, and a notice of each. `number` is that
-    of the first, from 0.
+    """Record these tiers in both logs, with a notice for each. `number` is that of the
+    first, from 0.
     """
     run = passing.run
     request = passing.request
@@ -120,7 +119,9 @@ def _record_in_audit_log(passing: Passing, tier: Tier, seq: int) -> None:
 
 
 def _named(tier: Tier) -> dict[str, Any]:
-    """Return whom a tier names, as a fact; nothing for those who may decide."""
+    """Return the principals that a tier names, as a fact; no fact if it addresses the
+    reviewers.
+    """
     to = tier["to"]
     if to is None:
         return {}
@@ -142,8 +143,8 @@ def _event(request: ApprovalRequest, number: int, tier: Tier) -> NewEvent:
 
 
 def _pass(passing: Passing, count: int, next_at: datetime | None) -> None:
-    """Keep under the request's seal that these tiers have acted and when the next one
-    is to, and queue the job of that one.
+    """Seal into the request that these tiers have acted and when the next one is due,
+    and queue its job.
     """
     request = passing.request
     moment = passing.at.isoformat()
@@ -163,7 +164,7 @@ def _pass(passing: Passing, count: int, next_at: datetime | None) -> None:
 
 
 def escalations(request: ApprovalRequest) -> list[tuple[datetime, list[str]]]:
-    """Return whom the tiers of a request have asked too, and when, in order."""
+    """Return to whom the tiers of a request have escalated, and when, in order."""
     rows: list[tuple[datetime, list[str]]] = []
     tiers = tiers_in(request.policy)
     for at, tier in zip(request.passed_tiers or (), tiers, strict=False):

@@ -1,9 +1,8 @@
 """Webhooks: adding one, switching it on and off, removing it, sending a test, and
 sending a delivery again. `approvals.notices` sends what is due.
 
-Whoever manages webhooks reads in what they send about every run, so all of it needs the
-right to see all runs too. For everybody else there are none. `callbacks` adds those of
-single approvals.
+Webhooks report on every run, so managing them also needs the right to see all runs. For
+everybody else there are none. `callbacks` adds those of single approvals.
 """
 
 import base64
@@ -38,8 +37,8 @@ from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine.errors import InvalidValue, UnknownThing, WrongStatus
 
 SEND_WEBHOOK = "send_webhook"
-"""The kind of the jobs that send. Their fact `webhook` is the id of the webhook; that of
-callbacks has the host instead, as `receiver`.
+"""The kind of the jobs that send. Their fact `webhook` is the id of the webhook; jobs
+for callbacks have the host instead, as `receiver`.
 """
 TEST = "webhook.test"
 """The event of a test."""
@@ -86,9 +85,9 @@ def _visible(user: Any) -> "QuerySet[Webhook]":
 
 
 def is_vouched_for(webhook: Webhook) -> bool:
-    """Return whether who added a webhook still manages webhooks, so that it may be sent
-    to. The system always does. A callback may be sent to while the settings allow its
-    host, and whoever asked may still ask.
+    """Return whether a webhook may be sent to: whoever added it must still manage
+    webhooks. The system always does. For a callback, the settings must allow its host,
+    and its owner may still start runs.
     """
     if webhook.run is not None:
         is_allowed = webhook.receiver in conf().callback_hosts
@@ -104,8 +103,9 @@ def add_webhook(
     envelope: str = Envelope.STANDARD,
     by: Any,
 ) -> tuple[Webhook, str]:
-    """Add a webhook for these events of these graphs, all where none are named. Return
-    it with its secret, which is never shown again. `by` None is the system.
+    """Add a webhook for these events of these graphs; for all of them if none are
+    named. Return it with its secret, which is never shown again. `by` None is the
+    system.
 
     Raises `InvalidValue`, and `UnknownThing` for a person for whom there are none.
     """
@@ -170,7 +170,7 @@ def _checked_envelope(envelope: Any) -> str:
 
 
 def _checked_list(values: Any, path: str, *, most: int) -> list[str]:
-    """Return the different texts of a list. Raises `InvalidValue`."""
+    """Return the texts of a list without repetitions. Raises `InvalidValue`."""
     # In Python, a text is a collection too.
     is_list = isinstance(values, Collection) and not isinstance(values, str | bytes)
     if not is_list or len(values) > most:
@@ -189,9 +189,9 @@ def secret_of(webhook: Webhook) -> bytes:
 
 
 def switch_webhook(webhook_id: UUID | str, *, active: bool, by: Any) -> Webhook:
-    """Switch a webhook on or off. What waits for one that is off waits until it is on,
-    and is then tried for a day. A row that does not verify can be switched off, and for
-    good.
+    """Switch a webhook on or off. Deliveries to one that is off wait until it is on,
+    and are then tried for a day. A row that does not verify can be switched off, and
+    for good.
 
     Raises `UnknownThing`, `InvalidValue`, `TamperedRow` and `WrongKey`.
     """
@@ -306,15 +306,15 @@ def _add_job(webhook: Webhook) -> None:
 
 def add_callback_job(receiver: str) -> None:
     """Queue the job that sends what is due for all callbacks to this host, as
-    `add_send_job` does for a webhook: the callbacks of many approvals that a host does
-    not answer keep no other waiting.
+    `add_send_job` does for a webhook: so a host that does not answer delays only its
+    own callbacks.
     """
     jobs.add_job(SEND_WEBHOOK, name=f"callbacks:{receiver}", receiver=receiver)
 
 
 def add_send_job(webhook_id: UUID) -> None:
     """Queue the job that sends what is due for a webhook, in the caller's transaction,
-    unless there is one. Each has its own, so that a receiver that does not answer keeps
-    no other waiting.
+    unless there is one. Each webhook has its own job, so a receiver that does not
+    answer delays no other.
     """
     jobs.add_job(SEND_WEBHOOK, name=f"webhook:{webhook_id}", webhook=str(webhook_id))

@@ -1,7 +1,7 @@
-"""The checkpoints of a thread read back. Every row that is read must match its seal.
+"""Reads the checkpoints of a thread back. Every row that is read must match its seal.
 
 Lines of the log say which row holds which checkpoint. If one was saved twice, the
-newest line counts. Callers ask for rights.
+newest line counts. Callers check rights.
 """
 
 from collections import defaultdict
@@ -321,7 +321,7 @@ def _points(
     run: Run,
     lines: Sequence[RunEvent],
 ) -> Iterator[ThreadState]:
-    """Yield the checkpoints that these lines name, as far as their rows are there."""
+    """Yield the checkpoints that these lines name, if their rows still exist."""
     facts_by_row = {}
     for line in lines:
         facts = _facts(run, line)

@@ -2,8 +2,8 @@
 those of a worker, and the writes of its tasks as lines of the log.
 
 Each function is one transaction under the lock of the run, so of two processes that
-save at once one waits. A checkpoint that departs from an older one than the newest of
-its namespace begins a line, as a rewind does.
+save at the same time, one waits. A checkpoint that departs from an older one than the
+newest of its namespace begins a line, as a rewind does.
 """
 
 from collections.abc import Collection, Sequence
@@ -62,20 +62,19 @@ from orchestrator.engine.frozen import frozen
 from orchestrator.engine.values import canonical
 
 TRIES = 10
-"""How often a save is begun again because the thread was removed or begun in the
-meantime.
+"""How often a save starts over because the thread was removed or begun in the meantime.
 """
 
 
 class _BeginAnew(Exception):
-    """The thread was removed, or begun in another process, at the same moment."""
+    """The thread was removed, or begun by another process, at the same moment."""
 
 
 @frozen
 class ThreadOrigin:
     """The facts of threads that begin now: the name of their graph, whether their
-    values are encrypted, the backend of their payloads, and the person who stands
-    behind them (None: the system).
+    values are encrypted, the backend of their payloads, and the person responsible for
+    them (None: the system).
     """
 
     graph: str
@@ -94,8 +93,8 @@ class _Base:
 
 
 def save_point(thread: str, draft: NewThreadState, origin: ThreadOrigin) -> None:
-    """Save a checkpoint of a thread, which begins with it if there is none. The same
-    checkpoint again changes nothing; one of that id with other contents takes its place.
+    """Save a checkpoint of a thread, and begin the thread if there is none. Saving the
+    same checkpoint again changes nothing; other contents under its id replace it.
 
     Raises `WrongStatus` for a thread that was ended or imported, `Erased`,
     `InvalidValue`, `SaveFailed`, `TamperedRow`, `WrongKey`.
@@ -115,8 +114,8 @@ def save_writes(
     writes: Sequence[ThreadWrite],
     origin: ThreadOrigin,
 ) -> None:
-    """Save writes at a checkpoint, which may be saved later. What is there already is
-    left as it is. Raises as `save_point` does.
+    """Save writes at a checkpoint, which may be saved later. Existing writes are left
+    unchanged. Raises as `save_point` does.
     """
     checked_id(id_)
 
@@ -128,9 +127,9 @@ def save_writes(
 
 def copy_thread(source: Run, target: str, origin: ThreadOrigin) -> None:
     """Copy all checkpoints and writes of a thread to another one, in one transaction.
-    The copy is protected as the source is, in the same backend, and its log says what
-    it was copied from. Raises as `save_point` does, and `WrongStatus` if the thread
-    `target` has checkpoints.
+    The copy has the source's protection and backend, and its log names the source.
+    Raises as `save_point` does, and `WrongStatus` if the thread `target` has
+    checkpoints.
     """
     require_origin(source, origin)
     origin = ThreadOrigin(source.graph, source.encrypted, source.payloads, origin.by)

@@ -15,8 +15,8 @@ from orchestrator.engine.errors import UNREADABLE
 from orchestrator.run_access.labels import display_error
 
 MOST_VERIFIED = 1000
-"""The most checkpoints of a run that is verified whole for its page. Of a longer one,
-only the named checkpoint and the one right before it are.
+"""The most checkpoints of a run that is verified whole for its page. In a longer run,
+only the named checkpoint and the one before it are verified.
 """
 _NAMED = re.compile(r"checkpoints_checkpoint (?:[0-9a-f-]{36} )?([0-9a-f-]{36})")
 """The name of a checkpoint's row: its table, the id of its run if it has one, its id."""

@@ -389,8 +389,7 @@ def texts_after_edit(
     """Return title and facts of a request after an edit of one of its writes; an empty
     dict if none of their templates reads a proposal.
 
-    `writes` as they are now. Of the request's present `facts`, those that read no
-    proposal stay.
+    `writes` as they are now. The request's present `facts` that read no proposal stay.
     """
     channels = {write.channel for write in writes}
     if not reads_proposal(gate, channels):
