@@ -102,7 +102,7 @@ class Judge:
         places = self._places(tasks)
         if not places:
             return
-        # Each row that is left verifies, so only the count shows that one was deleted.
+        # The remaining rows all verify, so only the count shows that one was deleted.
         require_all_decisions(acting.id, acting.decisions)
         through = _let_through(acting, dict.fromkeys(chain(*places.values())), waived)
         renewed = renewals(acting.id, acting.line, tasks)
@@ -195,7 +195,7 @@ class Judge:
         *which: str,
     ) -> Recheck | AutoAnswer:
         try:
-            # Should it query and fail, the transaction of the intent goes on.
+            # If it queries and fails, the transaction of the intent must go on.
             with transaction.atomic():
                 return ask(self.compiled, *which, self.state, through.writes)
         except DatabaseError as error:
@@ -227,7 +227,7 @@ def _policies_that_signed(state: RequestState | None) -> list[str]:
     name_by_write: dict[UUID, str] = {}
     for decision in sorted(state.decisions, key=attrgetter("event_seq")):
         by = state.standings[decision.write].by
-        # A standing policy is no function, and judged as the right of a person.
+        # A standing policy is not a function; it is judged as the right of its maker.
         if decision.standing:
             continue
         if decision.by_policy and decision.verdict == "approve" and AUTOMATIC in by:
@@ -250,7 +250,7 @@ def _let_through(
         if task is None:
             through[place] = let_through(acting.id, acting.line, place)
         elif task in waived:
-            # The decision that nobody was needed is written with the superstep.
+            # The decision that no approval was needed is written with the superstep.
             through[place] = [LetThrough(task, (waived[task],))]
         else:
             own_calls[task] = place
@@ -361,8 +361,8 @@ def lost_signatures(state: RequestState | None, rights: _Rights) -> list[str]:
 
 def _why_lost(decision: Decision, state: RequestState, rights: _Rights) -> str:
     """Return why an approval no longer counts; empty if it does."""
-    # Where a deadline kept the verdict, whom its tiers had asked too was a reviewer of
-    # the request that it closed.
+    # Where a deadline kept the verdict, the people to whom its tiers had escalated were
+    # reviewers of the request that it closed.
     request = state.request_of(decision)
     if decision.standing:
         return _why_not_standing(decision, request, rights)

@@ -269,7 +269,7 @@ def passkey_challenge(
 
 
 def _record_unconfirmed(run_id: UUID, by: Any, refusal: ConfirmationRequired) -> None:
-    # Whoever merely was not asked yet has tried nothing.
+    # A person who was not asked to confirm yet has not failed to.
     if "reason" in refusal.facts:
         audit_log.record(
             "refused_confirmation",
@@ -373,8 +373,8 @@ def _lock_requests(
         ApprovalRequest, _query_at_nodes, run.id, *nodes
     )
     by_line: dict[int, list[ApprovalRequest]] = {}
-    # Of requests that asked about the same writes the last one counts. Their ids are of
-    # the clocks of several hosts.
+    # When several requests asked about the same writes, the last one counts. Their ids
+    # come from the clocks of several hosts.
     for request in sorted(candidates, key=attrgetter("line", "ordinal")):
         if (request.line, request.node, request.visit, request.index) in tasks:
             by_line.setdefault(request.line, []).append(request)
@@ -436,7 +436,7 @@ def _write(act: Signing, receipt: Receipt, *, has_drafts: bool) -> None:
             signed=[decision.write for decision in act.decisions],
             settled=act.settled,
         )
-    # Whoever has signed is no longer at it.
+    # A person who has signed is no longer working on it.
     if act.claims:
         claims.end_claims(act.claims, act.by, signed=_requests_signed(act))
     if wakes:

@@ -135,7 +135,7 @@ def _faults_of_delegations(
     """Yield a fault for each decision made for another person who never let its person
     decide. Two queries, none if there is no such decision.
     """
-    # Those of another installation stay there.
+    # Policies of another installation stay there.
     if subject.run.imported:
         return
     ids = {row.delegation for row in decisions} - {None}

@@ -169,7 +169,7 @@ def _limited(connection: socket.socket) -> Iterator[None]:
 
 def _cut(connection: socket.socket) -> None:
     try:
-        # Past the layer of TLS, which another thread is using.
+        # Bypasses the TLS layer, which another thread is using.
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
     except OSError:
         # It was closed in the meantime.

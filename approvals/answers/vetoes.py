@@ -115,7 +115,7 @@ def reasons_shown(state: RequestState) -> set[str]:
     for row in state.writes:
         if state.standings[row.write].verdict == APPROVED:
             approved[row.write] = row.revision
-    # A deadline decides too, and sees nothing.
+    # A deadline decides too, but has seen no reason.
     last_signed: dict[UUID, int] = {}
     for decision in state.decisions:
         is_present = approved.get(decision.write) == decision.revision

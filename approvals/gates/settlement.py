@@ -118,7 +118,7 @@ def _waiting_requests(lease: Lease) -> list[ApprovalRequest]:
     text, params = query_cache.compiled(_query_waiting, lease.id, lease.line)
     names = (*attributes_of(ApprovalRequest), _DECIDED)
     requests = fetch_rows(ApprovalRequest, names, text, params)
-    # Each row that is left verifies, so only the count shows that one was deleted.
+    # The remaining rows all verify, so only the count shows that one was deleted.
     if requests:
         decided: int = getattr(requests[0], _DECIDED)
         require_count(lease.id, decided, lease.decisions)

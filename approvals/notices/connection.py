@@ -77,7 +77,7 @@ def _connected(places: Sequence[str], port: int, until: float) -> socket.socket:
     `NotSent`.
     """
     for number, place in enumerate(places):
-        # Each has an equal part of the time that is left.
+        # Each gets an equal share of the remaining time.
         seconds = _seconds_until(until) / (len(places) - number)
         try:
             return socket.create_connection((place, port), seconds)
@@ -145,7 +145,7 @@ def _limited(connection: socket.socket, until: float) -> Iterator[socket.socket]
 
 def _reason_of(error: Exception, until: float) -> NotSent:
     """Return why a connection ended before there was an answer."""
-    # What is cut off when the time is over ends with any error.
+    # A connection that is cut off may end with any error.
     if isinstance(error, TimeoutError) or monotonic() >= until:
         return _too_late()
     if isinstance(error, ssl.SSLError):
@@ -155,7 +155,7 @@ def _reason_of(error: Exception, until: float) -> NotSent:
 
 def _cut(connection: socket.socket) -> None:
     try:
-        # Past the layer of TLS, which another thread is using.
+        # Bypasses the TLS layer, which another thread is using.
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
     except OSError:
         # It was closed in the meantime.

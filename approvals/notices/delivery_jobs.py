@@ -301,11 +301,11 @@ def _attempt(delivery: WebhookDelivery) -> SendAttempt:
     except NotSent as error:
         return SendAttempt(None, str(error))
     except CountersignError as error:
-        # Of a row that does not verify, or an address that the settings forbid now. The
-        # message may name values, the code does not.
+        # The row does not verify, or the settings no longer allow the address. The
+        # message may name values; the code does not.
         return SendAttempt(None, f"refused here: {error.code}")
     except Error:
-        # The database failed, and not the message: the job is tried again.
+        # The database failed, not the message, so the job is tried again.
         raise
     except Exception:
         log.exception("message_not_written", delivery=str(delivery.id))

@@ -44,7 +44,8 @@ def letter_of(person: Any, batch: UUID, notices: Sequence[Notice]) -> EmailMessa
     sender = conf().mail_from
     _, _, domain = parseaddr(sender)[1].rpartition("@")
     return EmailMessage(
-        # A long question would be folded, and a line break in one is no new header.
+        # Keeps a long question from being folded, and a line break from starting a
+        # header.
         subject=subject[:LONGEST_SUBJECT],
         body=f"{body}\n\n-- \nYou choose on the page of your account what is sent.\n",
         from_email=sender,

@@ -52,7 +52,7 @@ def new_mails(notices: Sequence[Notice], now: datetime) -> list[NoticeMail]:
     if not conf().mail_from:
         return mails
     for notice in notices:
-        # What people have to do about it, if anything, is said by another.
+        # If people have to act, another notice says so.
         if notice.event in FOR_WEBHOOKS:
             continue
         for person in people_for(notice):
@@ -98,7 +98,7 @@ def _batch_of(person: Any, preference: MailPreference, now: datetime) -> UUID | 
     waiting = NoticeMail.objects.filter(
         user=person.pk, status=DeliveryStatus.WAITING, due_at__lte=now
     )
-    # One that was begun before comes first, as it was.
+    # A message that was begun earlier comes first, unchanged.
     begun = waiting.filter(batch__isnull=False).order_by("batch").first()
     if begun is not None:
         return begun.batch

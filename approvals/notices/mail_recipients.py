@@ -95,14 +95,14 @@ def principals_meant(request: ApprovalRequest, notice: Notice) -> list[str]:
     named = _named_by_tier(request, notice)
     if named is not None:
         return named
-    # Whom a later tier asks too hear of that.
+    # People whom a later tier asks are notified by that tier.
     earlier = tiers_in(request.policy)[: notice.tier]
     return [*request.policy["reviewers"], *escalated(earlier)]
 
 
 def _named_by_tier(request: ApprovalRequest, notice: Notice) -> list[str] | None:
     """Return whom the tier of a notice names; None for those who may decide."""
-    # A row that was changed may have fewer.
+    # A tampered row may have fewer tiers.
     for tier in tiers_in(request.policy)[notice.tier : (notice.tier or 0) + 1]:
         to = tier["to"]
         return None if to is None else list(to)
@@ -178,7 +178,7 @@ def _waits_for(person: Any, request: ApprovalRequest, notice: Notice) -> bool:
         try:
             return not why_nothing_to_decide(person, request)
         except CountersignError:
-            # A request that does not verify is for nobody to decide.
+            # Nobody may decide a request that does not verify.
             return False
     runs = Run.objects.filter(id=request.run_id)
     return permissions.visible_among(person, runs).exists()

@@ -1,5 +1,5 @@
 """The message of a notice to a service: ids, names of graph and node, the question, the
-effects by their class, and a link. Never a value that a run holds.
+effects by their class, and a link. It never holds a value of a run.
 
 Signed as Standard Webhooks describe it (standardwebhooks.com), in their envelope or in
 that of CloudEvents (cloudevents.io).
@@ -109,7 +109,7 @@ def link_to(page: str, run: Run) -> str:
 def _about(notice: Notice, request: ApprovalRequest) -> dict[str, Any]:
     """Return the part of a message that describes its request."""
     about: dict[str, Any] = {"node": request.node, "question": question_of(request)}
-    # Whatever is settled has no effects ahead that one could still prevent here.
+    # The effects of a settled request can no longer be prevented.
     if notice.event in STILL_OPEN:
         counts = effects_of([request], with_money=False)[request.id]
         about["effects"] = {count.effect: count.count for count in counts}
@@ -157,5 +157,5 @@ def _trace_of(notice: Notice) -> str:
     try:
         return event_log.trace_of(notice.run)
     except CountersignError:
-        # The message goes out whatever is wrong with the log of its run.
+        # A fault in the run's log must not keep the message from going out.
         return ""

@@ -74,7 +74,7 @@ class _Audience:
         if notice.event not in TO_REVIEWERS:
             return list(accounts_for(notice).values_list("pk", flat=True))
         request = self._requests.get(notice.request)
-        # A gate that signed by itself has waited for nobody.
+        # A gate that signed automatically did not wait for people.
         if request is None or request.status != RequestStatus.OPEN:
             return []
         people = self._named(principals_meant(request, notice))

@@ -172,7 +172,7 @@ def note_in_inboxes(request: ApprovalRequest) -> None:
     rows.update(changes=F("changes") + 1, changed_at=read_now())
 
 
-# What signing and pages ask.
+# Read by signing and by pages.
 
 
 def is_held(taken: RequestClaim, *, at: datetime) -> bool:
@@ -195,7 +195,7 @@ def require_free(
     """
     if taken.by_id == by.pk or not is_held(taken, at=at):
         return
-    # Otherwise nobody could sign what only others may sign.
+    # Otherwise such a claim would block what only others may sign.
     if not still_decides(taken, request):
         return
     until = taken.until.isoformat() if taken.until is not None else None

@@ -20,7 +20,7 @@ def faults_of_comments(subject: Subject) -> Iterator[Fault]:
     more for each hundred comments.
     """
     run = subject.run
-    # Read before the comments: who writes one meanwhile has its line only afterwards.
+    # Read before the comments, because a comment comes before its line.
     lines = {} if run.imported else _lines_of_comments(run.id)
     missing = dict(lines)
     unproved: list[RequestComment] = []
@@ -72,7 +72,7 @@ def _without_line(subject: Subject, rows: list[RequestComment]) -> Iterator[Faul
     """
     if subject.run.imported or not rows:
         return
-    # Those that were written after the lines had been read have theirs by now.
+    # Comments written after the lines were read have their lines by now.
     lines = _lines_of_comments(subject.run.id)
     for row in rows:
         if row.id not in lines:

@@ -97,7 +97,7 @@ def _written(
         return earlier
     _require_room(request, by)
     _insert(row)
-    # SQLite lets nobody else write from here on, so it is read after the insert.
+    # From here on SQLite blocks other writers, so this is read after the insert.
     _require_not_being_erased(request.run)
     return row
 

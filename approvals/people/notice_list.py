@@ -137,8 +137,8 @@ def mark_read(user: Any, *, until: int) -> int:
     """Mark a person's notices up to this id as read, and return how many were unread.
     Newer ones stay unread.
     """
-    # The number of the notice is of when it happened: one that was committed late may
-    # come after others with higher numbers.
+    # Notices are numbered when the event happens; one that commits late may follow
+    # higher numbers.
     unread = PersonNotice.objects.filter(user=user.pk, read_at=None, id__lte=until)
     return unread.update(read_at=read_now())
 

@@ -71,7 +71,7 @@ def others_who_took_part(
     last_votes = {}
     for vote in sorted(state.votes, key=lambda vote: vote.seq):
         is_current = vote.write == row.write and vote.revision == row.revision
-        # A person beats a standing policy, also one that uses the same right.
+        # A person outranks a standing policy, even one that uses the same right.
         if is_current and vote.by not in (person.pk, AUTOMATIC):
             last_votes[vote.by] = vote
     has_four_eyes = policy_of(state.request).four_eyes

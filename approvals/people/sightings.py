@@ -122,7 +122,7 @@ def note_read_request(user: Any, request: ApprovalRequest) -> None:
     if closed(request) or not may_decide(user, request).yes:
         return
     [state] = load_states([request], protection_of(request.run))
-    # Whoever read it did not see what another one asks by now.
+    # The person who read it did not see what a newer request asks.
     if state.was_closed:
         return
     policy = policy_of(request)

@@ -24,7 +24,7 @@ def faults_of_standing_policies(
     stated, or that signed something beyond its limits. Two queries, none without such a
     decision.
     """
-    # Those of another installation stay there.
+    # Policies of another installation stay there.
     if subject.run.imported:
         return
     signed = [row for row in decisions if row.standing]

@@ -1,8 +1,9 @@
-"""Delegations: a person passes on their right to review for a time, and revokes that.
+"""Delegations: a person passes on their right to review for a time, and may revoke
+that.
 
-What is passed on is the right alone: who shaped the content stays excluded, on either
-side, and nobody passes on what others have passed on to them. `approvals.permissions`
-judges it when a person signs.
+Only the right is passed on: authors of the content stay excluded, on either side, and a
+delegated right cannot be passed on again. `approvals.permissions` judges it when a
+person signs.
 """
 
 from datetime import datetime, timedelta
@@ -93,7 +94,7 @@ def _require_none_yet(to: Any, by: Any, begins: datetime, ends: datetime) -> Non
     """Raise `InvalidValue` if a person decides for the other in this time already: with
     two delegations, one would survive the revocation of the other.
     """
-    # Two that are made at once wait for each other here.
+    # Concurrent delegations wait for each other here.
     accounts = get_user_model()._default_manager.filter(pk=by.pk)
     list(accounts.select_for_update(no_key=True).values_list("pk"))
     earlier = _lasting_between(begins, ends).filter(delegator=by, delegate=to).first()
@@ -150,7 +151,7 @@ def revoke_delegation(delegation_id: UUID | str, *, by: Any) -> Delegation:
             raise unknown_thing("delegation", delegation_id)
         sealed_rows.verify_row(row, PLAIN)
         _require_not_brought_back(row)
-        # Whoever passed the right on takes back, too, what the other has ended before.
+        # The delegator may also revoke a delegation that its delegate has ended.
         is_less = row.revoked_by_id == row.delegate_id and by.pk != row.delegate_id
         if row.revoked_at is not None and not is_less:
             return row

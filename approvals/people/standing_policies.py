@@ -64,7 +64,7 @@ def make_standing_policy(
     checked_text(reason, "reason", most=LONGEST_REASON)
     limits_by_path = _checked_limits(limits)
     _require_uses(most_uses)
-    # Before the transaction, which would take the audit line of a refusal back.
+    # Before the transaction, which would roll back the audit line of a refusal.
     request = _request_of_reviewer(request_id, by)
     with transaction.atomic():
         gate = request.policy.get("gate") or request.node
@@ -319,7 +319,7 @@ def listed_policies(user: Any, *, most: int) -> list[ListedPolicy]:
     queries at most.
     """
     now = read_now()
-    # Many that are over must not hide what still signs.
+    # Many expired ones must not hide those that still sign.
     lasts = When(revoked_at=None, ends_at__gt=now, then=Value(0))
     in_order = standing_policies_of(user).order_by(
         Case(lasts, default=Value(1)), "-made_at", "-id"

@@ -86,7 +86,7 @@ def _passing(kind: str, run_id: UUID, request_id: UUID) -> Passing | None:
     # When such a run goes on, its open requests get new jobs.
     if run.cancel_at or run.status in CLOSED_TO_DECISIONS:
         return None
-    # People may have signed in the time that a copy of the database lacks.
+    # People may have signed in the time that a restored copy lacks.
     if run.error_code == RESTORED:
         return None
     if not is_due(run_id, request_id, kind=kind):
@@ -102,7 +102,7 @@ def _passing(kind: str, run_id: UUID, request_id: UUID) -> Passing | None:
     if moment is None:
         return None
     at = read_now()
-    # Only the request's own time is sealed, not that of the job.
+    # Only the request's own moment is sealed; that of the job is not.
     if moment > at:
         add_missing_jobs(run_id, requests)
         return None

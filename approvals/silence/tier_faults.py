@@ -72,7 +72,7 @@ def _logged(row: ApprovalRequest) -> list[TierAct] | None:
             facts = read_value(line, "payload")
         except CountersignError:
             return None
-        # Such a line is reported for itself.
+        # The examiner of the log reports a line without facts.
         facts = facts or {}
         if facts.get("request") == request_id:
             act = TYPES[line.type]

@@ -1,7 +1,8 @@
-"""Tiers of requests: what time does while people have not decided. A tier that has come
-reminds them, or asks others too, once, under the run's lock.
+"""Tiers of requests: reminders and escalations while people have not decided. When its
+time comes, a tier reminds the reviewers or asks more people, once, under the run's
+lock.
 
-Whoever becomes a reviewer stays one, whatever comes later, until the request is closed.
+Added reviewers stay until the request is closed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,7 +50,7 @@ def _act(passing: Passing) -> bool:
         return False
     number = len(request.passed_tiers or ())
     acting: list[Tier] = []
-    # The first has come, or the caller would have left.
+    # The first tier is due, or the caller would have returned.
     next_at = request.tier_at
     while next_at is not None and next_at <= passing.at:
         acting.append(tiers_in(request.policy)[number + len(acting)])

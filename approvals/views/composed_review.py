@@ -258,7 +258,7 @@ def _add_originals(
     edited: dict[UUID, WriteCard] = {}
     for question in questions:
         for slip in question.slips:
-            # Of a question there is no proposal.
+            # A question has no proposal.
             if slip.row.author_id is not None and not slip.is_question:
                 edited[slip.row.write] = slip
     if not edited:

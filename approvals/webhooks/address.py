@@ -107,12 +107,12 @@ def is_public(address: str) -> bool:
     multicast, even when embedded in an IPv6 address.
     """
     parsed = _parsed(address)
-    # Python counts these, which are out of use, as global.
+    # Python counts these deprecated addresses as global.
     if parsed is None or getattr(parsed, "is_site_local", False):
         return False
     for inner in (parsed, *_inside(parsed)):
         if not inner.is_global or inner.is_multicast or inner.is_reserved:
-            # The range of NAT64 is reserved, and judged by what is inside.
+            # The NAT64 range is reserved; the embedded address decides.
             if inner in _NAT64:
                 continue
             return False

@@ -1,7 +1,7 @@
-"""Callbacks: the address that whoever asks for an approval names, which hears what came
-of it. A webhook of this run alone, which stays as it was named.
+"""Callbacks: the address, named by whoever asks for an approval, that receives its
+outcome. A callback is a webhook of this run alone, and never changes.
 
-Naming an address makes this installation send there, so the settings list the hosts.
+This installation sends to whatever is named, so the settings list the allowed hosts.
 """
 
 from typing import Any

@@ -64,7 +64,7 @@ def visible_callbacks(user: Any) -> "QuerySet[Webhook]":
     """Return the callbacks of approvals that this user may see, the newest first: all or
     none.
     """
-    # There may be millions, and their ids are in the order of their time.
+    # There may be millions; their ids are in order of time.
     return _visible(user).exclude(run=None).order_by("-id")
 
 
@@ -171,7 +171,7 @@ def _checked_envelope(envelope: Any) -> str:
 
 def _checked_list(values: Any, path: str, *, most: int) -> list[str]:
     """Return the texts of a list without repetitions. Raises `InvalidValue`."""
-    # In Python, a text is a collection too.
+    # In Python, a string is a collection too.
     is_list = isinstance(values, Collection) and not isinstance(values, str | bytes)
     if not is_list or len(values) > most:
         raise InvalidValue(f"{path} is a list of at most {most}", path=path)
@@ -220,7 +220,7 @@ def _set_active(webhook: Webhook, active: bool) -> None:
         changed = sealed_rows.seal_again(webhook, protection, active=active)
         webhook.save(update_fields=changed)
         return
-    # A new seal would make the changed row look as it was written.
+    # A new seal would make a tampered row look genuine.
     webhook.active = active
     webhook.save(update_fields=["active"])
 
@@ -266,7 +266,7 @@ def send_test(webhook_id: UUID | str, *, by: Any) -> WebhookDelivery:
         webhook = _locked(webhook_id)
         _require_active(webhook)
         now = read_now()
-        # It is of this webhook alone, so that no other passes it on.
+        # It belongs to this webhook alone, so no other receives it.
         notice = Notice.objects.create(event=TEST, at=now, passed_on_at=now)
         delivery = WebhookDelivery.objects.create(
             webhook=webhook, notice=notice, due_at=now, made_at=now

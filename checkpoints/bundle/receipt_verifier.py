@@ -192,7 +192,7 @@ def _erased(receipt: dict[str, Any]) -> list[str]:
         "what was signed": [write["signed"]["value"], write["signed"]["shown"]],
     }
     names = [name for name, value in values.items() if holds_tombstone(value)]
-    # Of a reason a part of the text may have been erased.
+    # Part of a reason's text may have been erased.
     if TEXT in (receipt["decision"]["reason"] or ""):
         names.append("reason")
     return names
@@ -276,7 +276,7 @@ def _uncompared_window(receipt: dict[str, Any]) -> str:
     if window is None:
         return ""
     if staged_at is None:
-        # Of a person it says nothing: people need not wait.
+        # It does not apply to people, who need not wait.
         return UNKNOWN_WINDOW if decision["by"].startswith(POLICIES) else ""
     is_over = seconds_between(staged_at, decision["at"]) >= window
     _require(is_over, "a policy signed it before its window was over")

@@ -140,7 +140,8 @@ def _query_begun(run: UUID, line: int) -> "QuerySet[RunEvent]":
     is_whole = Q(committed=True) | Q(source__in=checkpoint.BEGINNINGS)
     own_checkpoints = Checkpoint.objects.filter(is_whole, run=run, line=line)
     newest_whole = own_checkpoints.order_by("-seq").values("event_seq")[:1]
-    # Of a line whose first checkpoints were removed, the log still has the beginning.
+    # Even if the first checkpoints of a line were removed, the log still has its
+    # beginning.
     beginnings = RunEvent.objects.filter(run=run, type="line_begun")
     newest_beginning = beginnings.order_by("-seq").values("seq")[:1]
     since = functions.Coalesce(Subquery(newest_whole), Subquery(newest_beginning), 0)

@@ -73,7 +73,8 @@ def _numbered(base: str, first: int) -> list[str]:
 def all_threads() -> "Iterator[tuple[str, Run]]":
     """Yield all threads, the newest first, with their names; none that was imported."""
     threads = Run.objects.filter(fingerprint=FINGERPRINT, imported=False)
-    # No cursor stays open: the caller may close the connection between two threads.
+    # No cursor stays open, because the caller may close the connection between two
+    # threads.
     ids = threads.order_by("-created_at", "-id").values_list("id", flat=True)
     for id_ in list(ids):
         run = Run.objects.filter(id=id_).first()
@@ -119,7 +120,7 @@ def _base_of(thread: str) -> str:
         quoted = quote(thread, safe=" @+=,")
     except UnicodeEncodeError as error:
         raise InvalidValue("the id of a thread is a text", path="thread_id") from error
-    # Quoting leaves it plain.
+    # Quoting does not change a dot.
     key = _PREFIX + quoted.replace(_BEFORE_NUMBER, "%7E")
     if len(key) > LONGEST_KEY - _ROOM:
         raise InvalidValue(

@@ -1,8 +1,8 @@
-"""The choice of the rows and lines of a thread that go when only some of its
-checkpoints stay.
+"""Chooses which rows and lines of a thread to remove when only some of its checkpoints
+stay.
 
-A checkpoint stays with its newest row. Rows that it had before, and all lines about
-checkpoints that go, go too: among them the writes, which are values.
+A checkpoint keeps its newest row. Its earlier rows go, and so do all lines about
+removed checkpoints: among them the writes, which are values.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -141,7 +141,7 @@ def copy_thread(source: Run, target: str, origin: ThreadOrigin) -> None:
             raise WrongStatus(f"thread {run.key} has checkpoints already")
         _note_source(run, source.id, origin.by)
         for point in points:
-            # The run's row moves with each of them.
+            # Each of them changes the run's row.
             locked = locked_run.lock_run(run.id)
             _save_point(locked, _draft_of(point), origin.by)
             locked = locked_run.lock_run(run.id)

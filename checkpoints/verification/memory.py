@@ -287,7 +287,7 @@ def _faults_of_logged_landings(subject: Subject) -> Iterator[Fault]:
         for landing in logged:
             if landing not in stored:
                 yield _missing_landing(subject, landing)
-    # Of removed lines only the number is known.
+    # Only the number of removed lines is known.
     if rows.count() > line_count + subject.removed.events.count:
         yield subject.fault(
             subject.run, "has landings of memory that its log does not speak of"

@@ -389,10 +389,10 @@ def _not_needed(session: Session, worked: SuperstepResult, at: datetime) -> NotN
     for task, result in results.items():
         if not result.passed:
             continue
-        # Of a call the decision is about its arguments, whatever came of it.
+        # A decision about a call is about its arguments, whatever their outcome.
         if result.call is not None:
             outputs[task] = Output((result.call,))
-        # Of a call that nothing prepares any more, nobody knows what it was about.
+        # If no node prepares this call any longer, its subject is unknown.
         elif result.output and not result.why:
             outputs[task] = result.output
     if session.replay is not None or not outputs:

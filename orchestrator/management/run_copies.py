@@ -123,7 +123,7 @@ class RunCopies:
         """Insert the rows of all copies, in one transaction."""
         with transaction.atomic():
             for table, rows in self._rows.items():
-                # Of some tables a small batch has no row.
+                # A small batch has no rows in some tables.
                 if rows:
                     copy_rows(table, rows)
 

@@ -138,7 +138,7 @@ def _limit_changes(
         for path in sorted({*before, *after}):
             if before.get(path) == after.get(path):
                 continue
-            # Of two bounds nobody can say which is narrower: each may be a template.
+            # Two bounds cannot be compared: each may be a template.
             yield GateChange(
                 f"the limit of {channel}.{path} is another",
                 weaker=path in before,
