@@ -119,12 +119,12 @@ class Subject:
             error.code,
         )
 
-    def seal_of(self, row: Model, *, checkpoint: Any = "") -> Fault | None:
+    def seal_of(self, row: Model) -> Fault | None:
         """Return the fault of a row that differs from what was sealed, or None."""
         try:
             sealed_rows.verify_row(row, self.protection)
         except CountersignError as error:
-            return self.refused(row, error, checkpoint=checkpoint)
+            return self.refused(row, error)
         return None
 
     def payload(self, row: Model, column: str) -> bytes:
@@ -138,9 +138,9 @@ class Subject:
         sealed_rows.require_protection(row, column, stored, self.protection)
         return sealed_columns.read_bytes(row, column, stored)
 
-    def seals_of(self, rows: "QuerySet[Any]", by: str = "pk") -> Iterator[Fault]:
+    def seals_of(self, rows: "QuerySet[Any]") -> Iterator[Fault]:
         """Yield the faults of the seals of these rows."""
-        for page in pages(rows, by):
+        for page in pages(rows, "pk"):
             for row in page:
                 fault = self.seal_of(row)
                 if fault is not None:

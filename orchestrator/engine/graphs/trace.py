@@ -39,7 +39,6 @@ LONGEST_WORD = 64
 _WORD = re.compile(r"[^\W_]+")
 
 LIVE = "live"
-SNAPSHOT = "snapshot"
 JOURNALED = "journaled"
 
 
