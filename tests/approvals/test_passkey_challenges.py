@@ -74,8 +74,10 @@ def sign(run: Run, by: User, confirmation: Confirmation, items: Any = None) -> R
     )
 
 
-def signed(run: Run, by: User, authenticator: Authenticator, **more: Any) -> Decision:
-    items = items_of(run, **more)
+def signed(
+    run: Run, by: User, authenticator: Authenticator, **options: Any
+) -> Decision:
+    items = items_of(run, **options)
     challenge = challenged(run, by, items)
     credential = authenticator.sign(challenge["options"])
     sign(run, by, authenticators.confirmation(by, challenge, credential), items)

@@ -43,13 +43,13 @@ B = b"b" * 32
 def keys(settings: Any) -> Any:
     """`keys(ENCRYPTION_KEYS={...})` puts other keys into the settings."""
 
-    def put(**given: Any) -> None:
+    def put(**options: Any) -> None:
         others = {
             name: value
             for name, value in settings.COUNTERSIGN.items()
             if not name.endswith("_KEYS")
         }
-        settings.COUNTERSIGN = {**others, **given}
+        settings.COUNTERSIGN = {**others, **options}
 
     return put
 

@@ -57,22 +57,22 @@ def answers(**of: list[Any]) -> Decide:
 
 
 def node(
-    made: Graph, name: str, writes: Any, *, to: str | None = END, **options: Any
+    flow: Graph, name: str, writes: Any, *, to: str | None = END, **options: Any
 ) -> None:
     """A node that returns these writes, with an edge."""
-    made.node(name, **options)(
+    flow.node(name, **options)(
         writes if callable(writes) else lambda state, ctx: writes
     )
     if to is not None:
-        made.edge(name, to)
+        flow.edge(name, to)
 
 
 def human(
-    made: Graph, name: str, proposal: Any, *, to: str | None = END, **gate: Any
+    flow: Graph, name: str, proposal: Any, *, to: str | None = END, **gate: Any
 ) -> None:
     """A node whose writes wait for people."""
     node(
-        made,
+        flow,
         name,
         proposal,
         to=to,
@@ -167,13 +167,13 @@ def edited_to_the_same_title() -> Example:
 IN_TURN: dict[str, Any] = {"first": [{0: "approve"}], "second": [None, {0: "approve"}]}
 
 
-def _settled_in_turn(made: Graph) -> None:
+def _settled_in_turn(flow: Graph) -> None:
     """Two gates of which one is settled at each pause, so that whoever waits beside
     them is asked again.
     """
     for name in IN_TURN:
-        human(made, name, {"log": [name]})
-        made.edge(START, name)
+        human(flow, name, {"log": [name]})
+        flow.edge(START, name)
 
 
 def shown_value_set_back_within_one_settlement() -> Example:

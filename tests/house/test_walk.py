@@ -460,9 +460,9 @@ def ticking_beside(name: str, *, writes: int, requests: int) -> Graph:
     return flow
 
 
-def counts_of_supersteps(made: Graph) -> SuperstepCounts:
+def counts_of_supersteps(flow: Graph) -> SuperstepCounts:
     """The functions that the supersteps of a slice enter."""
-    name = registered(made).name
+    name = registered(flow).name
     counts = SuperstepCounts()
     # The first run loads what the second finds.
     for profile in (None, counts.note):
@@ -477,9 +477,9 @@ def counts_of_supersteps(made: Graph) -> SuperstepCounts:
     return counts
 
 
-def functions_of_a_superstep(made: Graph) -> int:
+def functions_of_a_superstep(flow: Graph) -> int:
     """The functions of this project that the fifth superstep of a slice enters."""
-    return counts_of_supersteps(made).functions[4]
+    return counts_of_supersteps(flow).functions[4]
 
 
 def test_a_superstep_of_a_pure_node_enters_few_functions(

@@ -213,10 +213,10 @@ class Route:
     names: tuple[str, ...]
     reads: frozenset[str]
 
-    def path(self, given: Mapping[str, str]) -> str:
+    def path(self, value: Mapping[str, str]) -> str:
         found = [self.parts[0]]
         for name, text in zip(self.names, self.parts[1:], strict=True):
-            found += [sent(given[name]), text]
+            found += [sent(value[name]), text]
         return "/" + "".join(found)
 
 

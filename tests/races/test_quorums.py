@@ -135,9 +135,9 @@ def test_a_branch_that_appends_to_a_signed_channel_cannot_keep_a_reviewer_from_s
         whole(run)
 
 
-def advanced_beside(made: Graph, by: User) -> Run:
+def advanced_beside(flow: Graph, by: User) -> Run:
     """A run of the graph that was signed at the first try, while its branch went on."""
-    run = started(made)
+    run = started(flow)
     worker = Thread(lambda: work(run))
     until(lambda: Run.objects.filter(id=run.id, superstep__gte=5).exists(), what="work")
     (shown,) = run_actions.pending(run)

@@ -25,8 +25,8 @@ def arm(folder: Path) -> None:
     run = CursorWrapper._execute_with_wrappers
     do = sqlite._do
 
-    def statement(cursor: Any, *given: Any, **named: Any) -> Any:
-        result = run(cursor, *given, **named)
+    def statement(cursor: Any, *arguments: Any, **named: Any) -> Any:
+        result = run(cursor, *arguments, **named)
         if cursor.db.in_atomic_block:
             _freeze(folder)
         return result

@@ -62,9 +62,9 @@ def paying(
     return flow
 
 
-def signed(made: Graph, by: User) -> Run:
+def signed(flow: Graph, by: User) -> Run:
     """A run that a person signed, which is about to pay."""
-    run = advanced(made)
+    run = advanced(flow)
     run_actions.sign(run, by, ["approve"] * len(run_actions.pending(run)))
     turns = iter([False, False])
     return slice_of(run, draining=lambda: next(turns, True))

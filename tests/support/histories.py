@@ -23,9 +23,9 @@ def policy(graph: str, **fields: Any) -> RetentionPolicy:
     return retention.save_policy(row, by=None)
 
 
-def pruned(given: RetentionPolicy, *, by: Any = None) -> Job:
+def pruned(policy: RetentionPolicy, *, by: Any = None) -> Job:
     """The removal of what a policy does not keep, to its end."""
-    job = kinds.advance(retention.prune(given, by=by).id)
+    job = kinds.advance(retention.prune(policy, by=by).id)
     assert job.status == "done"
     assert job.error == ""
     return job

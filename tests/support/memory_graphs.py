@@ -44,16 +44,16 @@ def side_by_side(
     return registered(flow)
 
 
-def gone(made: Graph) -> Run:
+def gone(flow: Graph) -> Run:
     """A run of the graph, worked on until it rests."""
-    return runs.advance(runs.start(made.name, {}).id)
+    return runs.advance(runs.start(flow.name, {}).id)
 
 
-def remember(key: str, content: Any, namespace: str = "facts", **more: Any) -> Run:
+def remember(key: str, content: Any, namespace: str = "facts", **options: Any) -> Run:
     """Another run that remembers this, from start to end."""
 
     def put(state: Any, ctx: Any) -> None:
-        ctx.memory.put(key, content, namespace, **more)
+        ctx.memory.put(key, content, namespace, **options)
 
     return gone(chain("remember", put))
 

@@ -28,20 +28,20 @@ def graph(name: str, **settings: Any) -> Graph:
     return Graph(name, input=Order, state=Notes, **settings)
 
 
-def registered(made: Graph) -> Graph:
-    registry.replace(made)
-    return made
+def registered(flow: Graph) -> Graph:
+    registry.replace(flow)
+    return flow
 
 
-def started(made: Graph) -> Run:
+def started(flow: Graph) -> Run:
     """A run of the graph that nobody has worked on yet."""
-    registered(made)
-    return runs.start(made.name, {})
+    registered(flow)
+    return runs.start(flow.name, {})
 
 
-def advanced(made: Graph) -> Run:
+def advanced(flow: Graph) -> Run:
     """A run of the graph, worked on until it rests."""
-    return runs.advance(started(made).id)
+    return runs.advance(started(flow).id)
 
 
 def held(run: Run) -> Lease:

@@ -39,8 +39,8 @@ def lines(paused: Run, people: People, ada: Client) -> Run:
     return paused
 
 
-def kinds(client: Client, **given: Any) -> list[str]:
-    answer = client.get("audit/", **given)
+def kinds(client: Client, **options: Any) -> list[str]:
+    answer = client.get("audit/", **options)
     assert answer.status_code == 200, answer.content
     return [line["kind"] for line in answer.json()["results"]]
 

@@ -35,10 +35,10 @@ from tests.support.run_actions import pending, sign
 __all__ = ["claim_graph", "run"]
 
 
-def kinds(user: User, **wanted: Any) -> list[str]:
+def kinds(user: User, **options: Any) -> list[str]:
     return [
         line.kind
-        for line in audit.filtered(audit.visible_lines(user), LineFilter(**wanted))
+        for line in audit.filtered(audit.visible_lines(user), LineFilter(**options))
     ]
 
 

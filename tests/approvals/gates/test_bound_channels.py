@@ -41,9 +41,9 @@ def _states(run: Run) -> list[RequestState]:
     return load_states(list(requests), protection_of(run))
 
 
-def _requests_bound(made: Graph, changed: list[str]) -> list[str]:
+def _requests_bound(flow: Graph, changed: list[str]) -> list[str]:
     """The nodes whose requests a change of these channels may bring back."""
-    run = advanced(made)
+    run = advanced(flow)
     compiled = registry.find_graph(run.fingerprint)
     assert compiled is not None
     bound = bound_channels(_states(run), compiled)

@@ -31,10 +31,10 @@ def replayed(point: str, by: Any) -> tuple[Any, ...]:
     return came_to(runs.replay(point, by=by))
 
 
-def came_to(made: Run) -> tuple[Any, ...]:
-    made = runs.advance(made.id)
-    report = runs.replay_report(made.id)
-    return made.status, run_actions.state(made), report["reused"], report["diverged"]
+def came_to(run: Run) -> tuple[Any, ...]:
+    run = runs.advance(run.id)
+    report = runs.replay_report(run.id)
+    return run.status, run_actions.state(run), report["reused"], report["diverged"]
 
 
 def test_a_replay_goes_the_same_way_once_its_origin_was_cleaned_up(

@@ -59,8 +59,8 @@ def away(delegator: User, delegate: User, **options: Any) -> Delegation:
     return reviews.delegate(to=delegate, by=delegator, **{"ends": ends, **options})
 
 
-def signed(run: Run, by: User, verdict: str = "approve", **more: Any) -> Receipt:
-    return reviews.sign(run.id, items_of(run, verdict, **more), by=by)
+def signed(run: Run, by: User, verdict: str = "approve", **options: Any) -> Receipt:
+    return reviews.sign(run.id, items_of(run, verdict, **options), by=by)
 
 
 def standing(run: Run) -> tuple[int | None, ...]:

@@ -32,8 +32,8 @@ def words(request: ApprovalRequest) -> dict[str, str]:
     return {result.node: result.words for result in results}
 
 
-def decided(made: Graph, by: User, verdict: str = "approve") -> Run:
-    run = advanced(made)
+def decided(flow: Graph, by: User, verdict: str = "approve") -> Run:
+    run = advanced(flow)
     run_actions.sign_open(run, by, verdict)
     return run
 

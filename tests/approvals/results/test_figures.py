@@ -183,8 +183,8 @@ def test_graph_gate_and_time_choose_what_is_counted(people: cast.People) -> None
         at = START + timedelta(minutes=minutes)
         a_request(a_run(graph=graph), "user:ann", node=node, opened_at=at)
 
-    def names(*given: Any) -> list[str]:
-        return [f"{row.graph}.{row.gate}" for row in figures.figures(*given)]
+    def names(*arguments: Any) -> list[str]:
+        return [f"{row.graph}.{row.gate}" for row in figures.figures(*arguments)]
 
     assert names() == ["a.x", "a.y", "b.x"]
     assert names("a") == ["a.x", "a.y"]

@@ -171,8 +171,8 @@ def _meanwhile(monkeypatch: pytest.MonkeyPatch, act: Any) -> None:
     look = importer._imported_before
     done = list[Any]()
 
-    def looked(*given: Any) -> Any:
-        found = look(*given)
+    def looked(*arguments: Any) -> Any:
+        found = look(*arguments)
         if not done:
             done.append(act)
             act()

@@ -52,9 +52,9 @@ def document(state: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def both(one: dict[str, Any], other: dict[str, Any], eraser: Any) -> tuple[Any, Any]:
+def both(item: dict[str, Any], other: dict[str, Any], eraser: Any) -> tuple[Any, Any]:
     """The erased state, and what the erased change comes to on the erased state before."""
-    before = document(one)
+    before = document(item)
     after = document(other)
     op = ops.between(before, after)
     change = erased_change([op] if op else [], before, eraser)

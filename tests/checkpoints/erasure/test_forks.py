@@ -87,10 +87,10 @@ def test_a_fork_that_is_made_while_the_runs_are_taken_leaves_all_as_they_are(
     begin = request._begin
     runs_made = list[Run]()
 
-    def late(one: Any, *args: Any, **kwargs: Any) -> ErasureRecord:
+    def late(item: Any, *args: Any, **kwargs: Any) -> ErasureRecord:
         if of == "the run" and not runs_made:
             runs_made.append(runs.fork(f"{run.key}:initial", by=people.starter))
-        record = begin(one, *args, **kwargs)
+        record = begin(item, *args, **kwargs)
         if not runs_made:
             runs_made.append(runs.fork(f"{fork.key}:initial", by=people.starter))
         return record

@@ -19,10 +19,10 @@ NEW = bytes(range(1, 33))
 class Bare(MemoryPayloads):
     """What a backend without a record of its own gives whoever writes into it."""
 
-    def swap(self, one: str, other: str) -> None:
-        self._payloads[one], self._payloads[other] = (
+    def swap(self, name: str, other: str) -> None:
+        self._payloads[name], self._payloads[other] = (
             self._payloads[other],
-            self._payloads[one],
+            self._payloads[name],
         )
 
     def spoil(self, name: str, at: int) -> None:

@@ -246,8 +246,8 @@ def test_a_row_that_says_when_it_was_written_is_believed_if_that_was_before_the_
 # Keys
 
 
-def ring(**more: Any) -> Keyring:
-    return Keyring({"s": b"s" * 32}, {"old": b"o" * 32, "new": b"n" * 32}, **more)
+def ring(**options: Any) -> Keyring:
+    return Keyring({"s": b"s" * 32}, {"old": b"o" * 32, "new": b"n" * 32}, **options)
 
 
 def test_bytes_open_under_the_name_that_they_were_encrypted_under_alone() -> None:

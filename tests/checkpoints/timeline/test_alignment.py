@@ -98,24 +98,24 @@ def graph_of(name: str = "aligned", *, words: str = "Dear", **settings: Any) -> 
     return graph
 
 
-def decided(run: Run, by: Any, verdict: str = "approve", **more: Any) -> Run:
+def decided(run: Run, by: Any, verdict: str = "approve", **options: Any) -> Run:
     request = ApprovalRequest.objects.get(run=run, status="open")
     row = PendingWrite.objects.get(run=run, line=request.line, revision=1)
     reviews.decide(
         request.id,
-        [{"write": str(row.write), "hash": row.hash, "verdict": verdict, **more}],
+        [{"write": str(row.write), "hash": row.hash, "verdict": verdict, **options}],
         by=by,
     )
     return runs.advance(run.id)
 
 
 def lived(
-    people: People, verdict: str | None = "approve", amount: int = 10, **more: Any
+    people: People, verdict: str | None = "approve", amount: int = 10, **options: Any
 ) -> Run:
     """A run of the graph that is registered now, decided so."""
     run = runs.advance(runs.start("aligned", {"amount": amount}).id)
     assert run.status == "paused", run.error_code
-    return decided(run, people.reviewer, verdict, **more) if verdict else run
+    return decided(run, people.reviewer, verdict, **options) if verdict else run
 
 
 def reasons(found: Alignment) -> dict[str, Any]:
@@ -463,11 +463,11 @@ def _told(found: Alignment, *, turned: bool = False) -> dict[str, Any]:
     round would.
     """
 
-    def word(one: str) -> str:
-        return TURNED.get(one, one) if turned else one
+    def word(name: str) -> str:
+        return TURNED.get(name, name) if turned else name
 
-    def pair(one: Any) -> tuple[Any, ...]:
-        return tuple(reversed(one)) if turned else tuple(one)
+    def pair(item: Any) -> tuple[Any, ...]:
+        return tuple(reversed(item)) if turned else tuple(item)
 
     return {
         "runs": pair([run.id for run in found.runs]),

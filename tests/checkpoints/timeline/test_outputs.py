@@ -152,7 +152,7 @@ def test_at_most_three_queries() -> None:
         with CaptureQueriesContext(connection) as queries:
             node_outputs = timeline.node_outputs(row)
         assert len(queries) <= 3
-        assert all(isinstance(one, NodeOutput) for one in node_outputs)
+        assert all(isinstance(output, NodeOutput) for output in node_outputs)
 
 
 def test_a_change_that_was_altered_is_refused() -> None:

@@ -30,7 +30,7 @@ def test_blame_and_history_are_what_comparing_every_two_neighbours_gives(
     states = naive_history.states_of(run)
     for path, seqs in naive_history.changed_at(states).items():
         history = timeline.history(run.id, path)
-        assert [one.checkpoint.seq for one in history] == seqs, path
+        assert [step.checkpoint.seq for step in history] == seqs, path
         assert timeline.blame(head_of(run).id, path).checkpoint.seq == seqs[-1], path
     middle = naive_history.rows_of(run)[len(states) // 2]
     for path, seqs in naive_history.changed_at(

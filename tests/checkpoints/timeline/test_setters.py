@@ -22,14 +22,14 @@ from tests.support.long_runs import head_of
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def signed(run: Run, by: Any, verdict: str, **more: Any) -> None:
+def signed(run: Run, by: Any, verdict: str, **options: Any) -> None:
     [request] = ApprovalRequest.objects.filter(run=run, status="open")
     rows = request.run.pending_writes.filter(revision=1).order_by("position")
     items = [
         {"write": str(row.write), "hash": row.hash, "verdict": "approve"}
         for row in rows
     ]
-    items[0] |= {"verdict": verdict, **more}
+    items[0] |= {"verdict": verdict, **options}
     reviews.sign(run.id, items, by=by)
 
 

@@ -117,8 +117,8 @@ def reduced(name: str, *updates: Any) -> Any:
     return value
 
 
-def _checked(one: Channel, old: Any, update: Any, *, unset: bool) -> tuple[Any, Any]:
-    value, op = one.reduce(old, one.stage(update), unset=unset)
+def _checked(item: Channel, old: Any, update: Any, *, unset: bool) -> tuple[Any, Any]:
+    value, op = item.reduce(old, item.stage(update), unset=unset)
     assert ops.apply(old, op) == value
     assert ops.apply_to_own(deepcopy(old), op) == value
     return value, op

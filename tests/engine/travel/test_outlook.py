@@ -41,9 +41,9 @@ def _graph(**options: Any) -> Graph:
     return graph
 
 
-def _ahead(graph: Graph, **more: Any) -> Outlook:
+def _ahead(graph: Graph, **options: Any) -> Outlook:
     compiled = compile(graph)
-    return foresee(compiled, begin(compiled), **more)
+    return foresee(compiled, begin(compiled), **options)
 
 
 def test_nodes_in_a_row_all_run() -> None:

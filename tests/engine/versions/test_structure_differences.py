@@ -183,8 +183,8 @@ def bound(commutes: bool) -> Any:
     return simple(Owned)
 
 
-def simple(state: type[BaseModel], given: type[BaseModel] = Nothing) -> Any:
-    flow = Graph("simple", input=given, state=state)
+def simple(state: type[BaseModel], value: type[BaseModel] = Nothing) -> Any:
+    flow = Graph("simple", input=value, state=state)
     flow.node("a")(lambda state, ctx: None)
     flow.edge(START, "a")
     flow.edge("a", END)
@@ -221,11 +221,11 @@ def test_a_type_that_is_written_otherwise_and_takes_the_same_values_breaks_nothi
         *differences(simple(Before), simple(After)),
         *differences(simple(Before, Inner), simple(Before, Swapped)),
     ]
-    assert [(one.weight, one.what) for one in changes] == [
+    assert [(change.weight, change.what) for change in changes] == [
         (HARMLESS, "state"),
         (HARMLESS, "input"),
     ]
-    assert {one.change for one in changes} == {
+    assert {change.change for change in changes} == {
         "is written otherwise, and takes the same values"
     }
 

@@ -71,10 +71,10 @@ class Api:
             url, token, prefix="Token", raise_on_unexpected_status=True
         )
 
-    def call(self, operation: str, *args: Any, **more: Any) -> Any:
+    def call(self, operation: str, *args: Any, **options: Any) -> Any:
         """The answer of an operation, as the model that the client has for it."""
         return import_module(f"{self.package}.api.{operation}").sync(
-            *args, client=self.client, **more
+            *args, client=self.client, **options
         )
 
     def model(self, name: str) -> Any:

@@ -37,8 +37,8 @@ def ask(token: str, *, at: str = HERE) -> Any:
     )
 
 
-def statuses(*asked: Any) -> list[int]:
-    return [answer.status_code for answer in asked]
+def statuses(*requests: Any) -> list[int]:
+    return [answer.status_code for answer in requests]
 
 
 def test_after_too_many_wrong_tokens_an_address_is_told_to_wait() -> None:

@@ -55,19 +55,19 @@ def waiting(people: People) -> Run:
     return advanced(claim("bad_input"))
 
 
-def requests_of(run: Run, **more: Any) -> dict[str, tuple[str, dict[str, Any]]]:
+def requests_of(run: Run, **options: Any) -> dict[str, tuple[str, dict[str, Any]]]:
     """Each verb that goes back to the first superstep of a run: where it is posted, and
     the body.
     """
     point = f"{run.key}:step-1"
     return {
-        "plan": (f"checkpoints/{point}/plan/", more),
-        "fork": (f"checkpoints/{point}/fork/", more),
+        "plan": (f"checkpoints/{point}/plan/", options),
+        "fork": (f"checkpoints/{point}/fork/", options),
         "rewind": (
             f"runs/{run.id}/rewind/",
-            {"checkpoint": point, "reason": "r", **more},
+            {"checkpoint": point, "reason": "r", **options},
         ),
-        "resume": (f"runs/{run.id}/resume/", more),
+        "resume": (f"runs/{run.id}/resume/", options),
     }
 
 

@@ -65,9 +65,9 @@ class Server:
         return {request.headers.get("Idempotency-Key") for request in self.requests}
 
 
-def problem(status: int, code: str, **more: Any) -> httpx.Response:
-    headers = more.pop("headers", None)
-    body = {"status": status, "code": code, "detail": f"{code} it is", **more}
+def problem(status: int, code: str, **options: Any) -> httpx.Response:
+    headers = options.pop("headers", None)
+    body = {"status": status, "code": code, "detail": f"{code} it is", **options}
     return httpx.Response(status, json=body, headers=headers)
 
 

@@ -90,8 +90,8 @@ class _Around:
         self.sent = 0
         made = fenced_transaction.prepare
 
-        def around(fence: Any, rows: Any, **more: Any) -> Any:
-            send = made(fence, rows, **more)
+        def around(fence: Any, rows: Any, **options: Any) -> Any:
+            send = made(fence, rows, **options)
             if not any(row.model is Checkpoint for row in rows):
                 return send
 

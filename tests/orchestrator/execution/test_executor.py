@@ -53,7 +53,7 @@ def test_no_leaf_begins_after_the_slice_was_given_back(
     flow.edge("leaf", END)
     flow.edge("odd", END)
 
-    def fails(*given: Any, **named: Any) -> Any:
+    def fails(*arguments: Any, **named: Any) -> Any:
         raise OperationalError("the database went away")
 
     with monkeypatch.context() as patch:

@@ -74,11 +74,11 @@ def leading(
     return flow
 
 
-def refused(run: Run, said: str) -> None:
+def refused(run: Run, words: str) -> None:
     error = stored_error(run)
     assert error is not None, run.status
     assert run.status == Status.INCOMPATIBLE, error
-    assert said in error["message"]
+    assert words in error["message"]
     assert verify_run(run.id) == []
 
 

@@ -71,9 +71,9 @@ def sums(run: Any) -> dict[str, Decimal]:
     }
 
 
-def started_with(made: Graph, metadata: Any = CUSTOMER, **how: Any) -> Any:
-    registered(made)
-    return runs.start(made.name, {}, metadata=metadata, **how)
+def started_with(flow: Graph, metadata: Any = CUSTOMER, **how: Any) -> Any:
+    registered(flow)
+    return runs.start(flow.name, {}, metadata=metadata, **how)
 
 
 # Metadata of a run

@@ -60,11 +60,11 @@ def renewal(run: Run) -> ApprovalRequest:
     return newest
 
 
-def decide(run: Run, by: User, verdict: str, **more: Any) -> Receipt:
+def decide(run: Run, by: User, verdict: str, **options: Any) -> Receipt:
     """Decide what people are asked again."""
     row = PendingWrite.objects.filter(run=run, channel="$authority").last()
     assert row is not None
-    item = {"write": str(row.write), "hash": row.hash, "verdict": verdict, **more}
+    item = {"write": str(row.write), "hash": row.hash, "verdict": verdict, **options}
     return reviews.sign(run.id, [item], by=by)
 
 

@@ -368,8 +368,8 @@ def test_a_gate_that_needed_nobody_before_its_line_told_what_the_task_saw_is_no_
     flow.edge("ask", END)
     plain = event_log.NewEvent
 
-    def older(type: str, payload: Any = None, **more: Any) -> Any:
-        return plain(type, {"decisions": payload["decisions"]}, **more)
+    def older(type: str, payload: Any = None, **options: Any) -> Any:
+        return plain(type, {"decisions": payload["decisions"]}, **options)
 
     with monkeypatch.context() as before:
         before.setattr(waivers, "NewEvent", older)

@@ -32,7 +32,7 @@ def remember(content: str, key: str = "k") -> None:
     )
 
 
-def reading(effect: str, mode: str = "live", how: str = "get", **more: Any) -> Graph:
+def reading(effect: str, mode: str = "live", how: str = "get", **options: Any) -> Graph:
     """look (of that effect) reads memory, beside it other (pure) -> END"""
     flow = graph(f"reading_{effect}_{mode}_{how}", memory=mode)
 
@@ -44,7 +44,7 @@ def reading(effect: str, mode: str = "live", how: str = "get", **more: Any) -> G
         )
         return [Write("letter", str(trace.content if trace else None))]
 
-    flow.node("look", effect=effect, **more)(look)
+    flow.node("look", effect=effect, **options)(look)
     flow.node("other")(lambda state, ctx: {"notes": ["other"]})
     for name in ("look", "other"):
         flow.edge(START, name)
@@ -52,8 +52,8 @@ def reading(effect: str, mode: str = "live", how: str = "get", **more: Any) -> G
     return registered(flow)
 
 
-def origin_of(made: Graph) -> Run:
-    return runs.advance(runs.start(made.name, {}).id)
+def origin_of(flow: Graph) -> Run:
+    return runs.advance(runs.start(flow.name, {}).id)
 
 
 def replayed(run: Run) -> tuple[Run, list[dict[str, Any]]]:

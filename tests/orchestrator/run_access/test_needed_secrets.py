@@ -51,11 +51,11 @@ def run(needy: Graph, settings: Any, people: cast.People) -> Run:
     return run
 
 
-def worker(*fingerprints: str, **more: Any) -> Worker:
+def worker(*fingerprints: str, **options: Any) -> Worker:
     now = {"started_at": db_now(), "heartbeat_at": db_now()}
     about = {"host": "h", "pid_space": "p", "pid": 1, "slots": 1}
     return Worker.objects.create(
-        **{**now, **about, "fingerprints": list(fingerprints), **more}
+        **{**now, **about, "fingerprints": list(fingerprints), **options}
     )
 
 

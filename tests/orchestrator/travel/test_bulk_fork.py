@@ -128,8 +128,8 @@ def test_a_job_that_is_killed_and_taken_again_forks_each_run_once(
     job = runs.fork_many(graph="breaking", patch=PATCH, by=people.starter)
     calls = []
 
-    def dying(*args: Any, **given: Any) -> Run:
-        fork = travel_fork(*args, **given)
+    def dying(*args: Any, **options: Any) -> Run:
+        fork = travel_fork(*args, **options)
         calls.append(fork)
         if len(calls) == 3:
             raise KeyboardInterrupt
@@ -185,7 +185,7 @@ def test_a_backend_that_does_not_answer_makes_the_job_wait_and_not_refuse(
     failed(1)
     job = runs.fork_many(graph="breaking", by=people.starter)
 
-    def away(*args: Any, **given: Any) -> Run:
+    def away(*args: Any, **options: Any) -> Run:
         raise PayloadsUnavailable("it does not answer")
 
     with monkeypatch.context() as broken:

@@ -277,9 +277,9 @@ def in_cents(state: Any) -> None:
     state["scratch"]["total"] *= 100
 
 
-def deployed_with(made: Graph, migrates: Any) -> None:
-    made.migration(from_version="1")(migrates)
-    deployed(made)
+def deployed_with(flow: Graph, migrates: Any) -> None:
+    flow.migration(from_version="1")(migrates)
+    deployed(flow)
 
 
 def at_total(run: Run) -> str:

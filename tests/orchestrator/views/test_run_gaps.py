@@ -18,10 +18,10 @@ from tests.support.small_graphs import started
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def shown(one: Run, user: object, at: str = "") -> tuple[int, str]:
+def shown(some_run: Run, user: object, at: str = "") -> tuple[int, str]:
     browser = Client()
     browser.force_login(user)  # type: ignore[arg-type]
-    answer = browser.get(reverse("run", args=[one.id]), {"at": at} if at else {})
+    answer = browser.get(reverse("run", args=[some_run.id]), {"at": at} if at else {})
     return answer.status_code, " ".join(answer.content.decode().split())
 
 

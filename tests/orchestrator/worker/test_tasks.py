@@ -157,7 +157,7 @@ def test_what_it_has_gone_on_to_is_in_the_hands_of_its_cluster(broker, facts, at
 def test_whatever_fails_the_slot_is_left_and_nothing_is_raised(
     broker, facts, monkeypatch, broken
 ):
-    def fail(*given, **how):
+    def fail(*arguments, **how):
         raise OperationalError("gone")
 
     slow()

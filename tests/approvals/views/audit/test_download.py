@@ -33,8 +33,8 @@ from tests.support.rows import a_run
 Browse = Callable[[User], Client]
 
 
-def exported(client: Client, format: str, **given: str) -> str:
-    answer: Any = client.get(reverse("audit_export", args=[format]), given)
+def exported(client: Client, format: str, **options: str) -> str:
+    answer: Any = client.get(reverse("audit_export", args=[format]), options)
     assert answer.status_code == 200
     assert answer.streaming
     return b"".join(answer.streaming_content).decode()

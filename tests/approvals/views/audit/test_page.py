@@ -25,8 +25,8 @@ from tests.support.run_actions import pending, sign
 Browse = Callable[[User], Client]
 
 
-def shown(client: Client, **given: str) -> str:
-    answer = client.get(reverse("audit"), given)
+def shown(client: Client, **options: str) -> str:
+    answer = client.get(reverse("audit"), options)
     assert answer.status_code == 200
     return str(answer.content.decode()).replace("<bdi>", "").replace("</bdi>", "")
 

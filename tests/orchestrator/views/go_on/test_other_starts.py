@@ -51,11 +51,11 @@ def changed(name: str, *nodes: str) -> Graph:
     return flow
 
 
-def deployed(made: Graph) -> None:
+def deployed(flow: Graph) -> None:
     """Only this version is here."""
-    for key in [key for key in registry._registered if key[0] == made.name]:
+    for key in [key for key in registry._registered if key[0] == flow.name]:
         del registry._registered[key]
-    registry.replace(made)
+    registry.replace(flow)
 
 
 def test_a_version_that_lacks_what_is_live_lists_what_changed_and_offers_what_exists(
