@@ -63,7 +63,7 @@ from orchestrator.engine.values import canonical
 
 BATCH_ROWS = 50
 BATCH_BYTES = 4_000_000
-# The signature is the last line, and no longer than this with what is around it.
+# The signature is the last line, and no longer than this with its frame.
 _TAIL = 2 * verifier.LONGEST_SIGNATURE
 _KEY = re.compile(rb'"key":"([0-9a-f]{64})"')
 _NONSENSE = (
@@ -243,8 +243,8 @@ def _imported_before(row: Mapping[str, Any], signed: Signed) -> Run | None:
 
 def _require_end_of_removed(row: Mapping[str, Any]) -> None:
     """Raise `KeyConflict` if this run was removed here and its log ended elsewhere:
-    only the run that was removed comes back, else the log would end before a line that
-    is anchored, or be another one.
+    only the removed run itself may come back. Otherwise the log would end before an
+    anchored line, or differ.
     """
     last: dict[str, Any] | None = None
     for line in AuditLine.objects.filter(run=row["id"], kind=REMOVED):
@@ -410,7 +410,7 @@ def _placed(run: Run, erased: Collection[str]) -> Run:
     run.key = f"{run.key[: LONGEST_KEY - 9]}~{str(run.id)[-8:]}"
     run.payloads = payloads.chosen(None)
     run.imported = True
-    # No worker goes on with it here, and `verify_run` says whether it is tampered.
+    # No worker continues it here, and `verify_run` says whether it is tampered.
     if run.status not in {*ENDS, *STOPPED} or run.status == Status.TAMPERED:
         run.status = Status.PAUSED
     _decrypt(run)

@@ -65,7 +65,8 @@ def verify_receipt(
         return Verdict(False, 0, error.args[1])
     except Exception as error:
         reason = f"it does not say what it must: {type(error).__name__}: {error}"[:200]
-        # A reason may quote the file, and no terminal is to obey what is in there.
+        # A reason may quote the file, whose control characters must not reach a
+        # terminal.
         return Verdict(False, 0, reason.encode("unicode_escape").decode())
     return Verdict(True, 0, "; ".join(filter(None, reservations)))
 
@@ -199,8 +200,8 @@ def _erased(receipt: dict[str, Any]) -> list[str]:
 
 
 def _uncovered(receipt: dict[str, Any]) -> list[str]:
-    """Return the names of what stands beside the values, and is not what the hash of
-    what was seen or signed covers.
+    """Return the names of the entries beside the values that the hash of what was seen
+    or signed does not cover.
     """
     write = receipt["write"]
     proven = [write[side] for side in _SIDES if _is_hashed(write[side])]

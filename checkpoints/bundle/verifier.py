@@ -212,7 +212,9 @@ def _require_signature(body: bytes, number: int, hash_: str, public_key: bytes) 
 
 
 def signed_text(key: str, lines: int, last: str) -> bytes:
-    """Return what is signed: `lines` are before the signature, `last` is their hash."""
+    """Return the signed document: `lines` is the number of lines before the signature,
+    `last` their hash.
+    """
     return f"{FORMAT}\n{key}\n{lines}\n{last}\n".encode()
 
 

@@ -115,7 +115,7 @@ def plan_erasure(
     held: Held,
 ) -> ErasurePlan:
     """Return what an erasure of these paths of a run (None: of all its values) would do
-    now, and with `forks` also of the runs that came of it. An erasure that would be
+    now, and, with `forks`, of the runs that came from it. An erasure that would be
     refused is refused here.
 
     Raises `UnknownThing` (run, or a path that is nowhere in it), `InvalidValue`,

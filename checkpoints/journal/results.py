@@ -89,7 +89,8 @@ def entries_for_takeover(lease: Lease, head: ledger.Head) -> dict[Task, Entry]:
     # A superstep that was cut off is still in progress where the run then went on with
     # another version, under signatures.
     is_cut_off = head.payload.open or head.source in checkpoint.BETWEEN
-    # Each intent comes with a line: where none follows the head, none can be missing.
+    # Each intent has a line in the log: if no line follows the head, no intent can be
+    # missing.
     if is_cut_off or lease.end.seq > head.logged:
         _require_begun(lease)
     return current
@@ -463,7 +464,8 @@ def run_atomically(
         took_ms = int(seconds * 1000)
         ending = Ending(task, attempt, Outcome.DONE, output, took_ms=took_ms)
         late = _close(lease, [ending])
-        # Last, for it locks the run's row, and nobody could sign while the node works.
+        # This comes last, because it locks the run's row: nobody could sign while the
+        # node works.
         held = {"id": lease.id, "epoch": lease.epoch, "status": Status.RUNNING}
         fenced = statements.update_returning(Run, held, ["id"], epoch=lease.epoch)
         if late or not fenced:

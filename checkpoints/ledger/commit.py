@@ -623,7 +623,7 @@ def _columns(lease: Lease, run_update: RunUpdate, at: datetime) -> dict[str, Any
     if run_update.due_in is not None:
         values["due_at"] = db_in(run_update.due_in)
     if lease.cancelling and run_update.status in _NOT_YET_CANCELLED:
-        # Should this process end here, the next worker to claim the run cancels it. The
+        # If this process ends here, the next worker to claim the run cancels it. The
         # run has not stopped, so it has no error.
         values["status"] = Status.QUEUED
         values["due_at"] = db_now()

@@ -28,7 +28,7 @@ DAYS = 30
 
 @frozen
 class Range:
-    """The figures to sum, and how to group them. Both days belong to it."""
+    """The figures to sum, and how to group them. Both days are included."""
 
     by: str
     graph: str

@@ -198,9 +198,9 @@ class ReplayingShelf:
         lease = self.lease
         held = {"id": lease.id, "epoch": lease.epoch, "status": Status.RUNNING}
         if self._in_transaction_of_node():
-            # A record in it would keep the run's row locked, so that nobody signs,
-            # cancels or renews the lease until it ends; and a rollback would take the
-            # record along, though it was read.
+            # A record in it would keep the run's row locked, which would keep people
+            # from signing, cancels or renews the lease until it ends; and a rollback
+            # would take the record along, though it was read.
             with open_second_connection() as apart:
                 inserted = statements.insert_while(row, Run, held, using=apart)
         else:

@@ -58,9 +58,8 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The progress of a job. Its next slice goes on from `place`: any JSON, which it
-    reads as `JobLease.place`. With a `pause`, in seconds, that slice begins after it,
-    and not at once.
+    """The progress of a job. Its next slice continues from `place`: any JSON, which it
+    reads as `JobLease.place`. With a `pause`, in seconds, that slice begins after it.
     """
 
     done: int

@@ -98,9 +98,9 @@ def release_hold(hold_id: int, *, by: Any, reason: str = "") -> bool:
 
 
 def pin(checkpoint_id: UUID | str, *, by: Any, reason: str = "") -> Pin:
-    """Keep a checkpoint until it is unpinned. Return the pin, which may be one that the
-    checkpoint already has. Raises `UnknownThing` if there is no such checkpoint in a
-    timeline, `InvalidValue`, `Forbidden`.
+    """Keep a checkpoint until it is unpinned. Return the pin, which may exist already.
+    Raises `UnknownThing` if there is no such checkpoint in a timeline, `InvalidValue`,
+    `Forbidden`.
     """
     row, _ = pin_or_find(checkpoint_id, by=by, reason=reason)
     return row

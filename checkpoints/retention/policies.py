@@ -1,5 +1,5 @@
-"""Storing the rows of policies: only here, each sealed, each with a line of the audit
-log.
+"""Stores the rows of policies. Nothing else writes them; each is sealed, and each has a
+line of the audit log.
 """
 
 from typing import Any

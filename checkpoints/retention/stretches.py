@@ -216,7 +216,7 @@ def _rows_that_go(facts: str) -> Query:
 def _last_stretch(
     going: Sequence[tuple[int, int]],
 ) -> tuple[list[tuple[int, int]], bool]:
-    """Return the newest of these rows that follow each other without a gap, and whether
+    """Return the newest of these rows that form a sequence without gaps, and whether
     there may be more.
     """
     stretch: list[tuple[int, int]] = []

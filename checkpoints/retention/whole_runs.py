@@ -69,7 +69,7 @@ def remove_run(
         run = locked_run.lock_run(run_id)
         require_archived(archived, run)
         rows = Checkpoint.objects.filter(run=run.id)
-        # The head stands for all rows: a run goes as a whole or not at all.
+        # The head represents all rows: a run goes as a whole or not at all.
         if not classified(rule).filter(run=run.id, id=run.head, why=WITH_RUN).exists():
             return None
         sums = rows.aggregate(

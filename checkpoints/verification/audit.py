@@ -152,8 +152,8 @@ def _faults_of_unnumbered_lines() -> Iterator[Fault]:
             fault = fault_of(row, sealed_rows.PLAIN)
             if fault is not None:
                 yield _line_fault(row, f"does not verify: {fault.reason}", fault.code)
-        # Rows come in the order of their ids, so the oldest of a page shows whether any
-        # is late.
+        # Rows come in order of their ids, so the oldest of a page shows whether any is
+        # late.
         if audit_chain.is_late(page[0]):
             yield _line_fault(page[0], "has no number, though later lines have one")
 

@@ -39,7 +39,7 @@ record, and of a deadline whose job was stopped: they mark no run.
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One place where a run differs from what was written.
+    """A place where a run differs from what was written.
 
     `checkpoint` is the id of the checkpoint concerned, empty if there is none; `what`
     names the row; `code` is that of the refusal: `tampered_row`, `tampered_upload` or
@@ -160,8 +160,9 @@ Examiner = Callable[[Subject], Iterator[Fault]]
 def without_raising(
     faults: Iterable[T], what: str, *, run: str = ""
 ) -> Iterator[T | Fault]:
-    """Yield these faults and, if their examiner raises, one more that says so: what the
-    other examiners find must not be lost with it. Raises only what `not_verified` does.
+    """Yield these faults and, if their examiner raises, one more that says so: the
+    findings of the other examiners must not be lost. Raises only what `not_verified`
+    does.
 
     `what` names the row, or the table, that is examined.
     """

@@ -205,7 +205,7 @@ def _faults_of_others_traces(
     if runs:
         present.update(Run.objects.filter(id__in=runs).values_list("id", flat=True))
     for trace in others:
-        # A run that is here examines its own traces.
+        # A run that still exists examines its own traces.
         if trace.run in present:
             continue
         fault = _fault_of_trace(trace, str(subject.run.id))

@@ -126,8 +126,8 @@ def _faults_of_head(subject: Subject, last: Checkpoint | None) -> Iterator[Fault
 
 
 def _verified_document(subject: Subject, row: Checkpoint, before: _Folded) -> Any:
-    """Return the document at a row that is what it was written as; None if it is not
-    known. Raises `TamperedRow`, `WrongKey`, and what its backend raises.
+    """Return the document at a row that is unchanged; None if that is unknown. Raises
+    `TamperedRow`, `WrongKey`, and what its backend raises.
     """
     sealed_rows.verify_row(row, subject.protection)
     stored_change = reader.stored_bytes(row, "change")

@@ -42,8 +42,8 @@ class Restoration:
 
 
 def told_heads() -> Iterator[Fault]:
-    """Yield the faults of every head in the file that the settings name, in flat
-    memory: one query for 500 heads.
+    """Yield the faults of every head in the file that the settings name, in constant
+    memory: one query per 500 heads.
     """
     try:
         yield from _faults_of_heads()
@@ -95,7 +95,7 @@ def _missing_heads(
     lines = AuditLine.objects.filter(number__in=numbers)
     stored = dict(lines.values_list("number", "hash"))
     for place, head in page:
-        # Number 0 is the head of an audit log without lines.
+        # Number 0 is the head of an empty audit log.
         if head.number == 0 or stored.get(head.number) == head.hash:
             continue
         if _is_lost_in_restoration(head, place, restorations, places):

@@ -280,9 +280,9 @@ def _standing(
 
 
 def _replace_same_people(by_person: dict[int | None, Given], decision: Given) -> None:
-    """Take out the earlier decisions in which a person of this one has a part: nobody
-    counts twice, neither by themselves and through another, nor through two others. A
-    rejection takes out what an automatic policy signed: a person beats it.
+    """Remove the earlier decisions that involve a person of this one: nobody counts
+    twice, whether in person and through a delegate, or through two delegates. A
+    rejection removes what an automatic policy signed: a person outranks it.
     """
     if decision.verdict == "reject":
         by_person.pop(AUTOMATIC, None)

@@ -45,7 +45,7 @@ FORMATS = ("date", "email", "ipv4", "ipv6", "regex", "uuid")
 fits everywhere or nowhere.
 """
 _DATA = frozenset({"const", "default", "enum", "examples"})
-"""Keywords whose values are no schemas."""
+"""Keywords whose values are not schemas."""
 _DEFINITIONS = frozenset({"$defs", "definitions"})
 """Keywords whose schemas hold only where they are referred to."""
 _NAMED = frozenset(

@@ -36,8 +36,8 @@ are asked again. No field of a state has this name.
 
 
 def is_call(channel: str) -> bool:
-    """Return whether a write to this channel lets a node run, once it is approved, and
-    changes nothing by itself: a proposed call, or what a node acts on.
+    """Return whether an approved write to this channel only lets a node run, and
+    changes no state: a proposed call, or the authority on which a node acts.
     """
     return channel in (CALL, AUTHORITY)
 

@@ -291,8 +291,8 @@ class Compiled:
         return name == CALL and node in self.nodes and self.nodes[node].calls
 
     def proposal(self, node: str, writes: Sequence[Proposed]) -> Proposal:
-        """Return what a gate's `needs_approval` is called with: the writes of the node
-        with Python values.
+        """Return the argument of a gate's `needs_approval`: the writes of the node with
+        Python values.
         """
         loaded: list[Write] = []
         for write in writes:

@@ -75,7 +75,7 @@ class LimitFault(NamedTuple):
 
 
 def faults_of_limits(limits: Mapping[Any, Any]) -> Iterator[str]:
-    """Yield what is wrong with the limits that an author wrote."""
+    """Yield the faults of an author's limits."""
     for path, limit in limits.items():
         if not isinstance(path, str) or "" in path.split("."):
             yield f"limits has {path!r} for a path; write the path of a part"

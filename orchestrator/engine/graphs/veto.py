@@ -61,7 +61,7 @@ def with_veto_of(gate: Gate, policy: Mapping[str, Json]) -> Gate:
 
 
 def _missing_veto(name: str, why: str) -> Callable[[Any, Any], str]:
-    """Return what stands for a veto that the gate does not have now."""
+    """Return a stand-in for a veto that the gate no longer has."""
 
     def missing(state: Any, proposal: Any) -> str:
         return why

@@ -335,7 +335,7 @@ def _ready_nodes(
         else:
             joins.append(node)
 
-    # Sets of nodes are bit masks from here on, one bit a node.
+    # From here on, sets of nodes are bit masks, one bit per node.
     active = _mask(bit, [*_working_nodes(frontier), *starts_anyway])
     alive = active | _mask(bit, joins)
     free: list[str] = []

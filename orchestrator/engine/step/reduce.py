@@ -440,7 +440,7 @@ def _part(
     if result.gated:
         status = "gated"
     elif compiled.nodes[start.task.node].gated:
-        # Its gate asked nobody, which counts as an approval.
+        # Its gate waived approval, which counts as one.
         status = APPROVED
     else:
         status = "done"

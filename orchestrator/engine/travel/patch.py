@@ -319,7 +319,9 @@ def _value_at(root: Json, keys: list[str]) -> Json:
 
 
 def _are_equal(value: Json, other: Json) -> bool:
-    """Return whether both are equal as JSON: numbers by value, and true is no number."""
+    """Return whether both are equal as JSON: numbers by value, and true is not a
+    number.
+    """
     # To Python True is 1.
     if isinstance(value, bool) or isinstance(other, bool):
         return value is other

@@ -170,7 +170,7 @@ def _deadline_changes(
     if before != after:
         yield GateChange(
             f"at the deadline: {before or 'none'} became {after or 'none'}",
-            # Only an approval lets something through that nobody signed.
+            # Only `approve` lets something through that nobody signed.
             weaker=after == "approve",
         )
 
