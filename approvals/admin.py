@@ -110,7 +110,7 @@ class ApprovalRequestAdmin(ReadOnlyRows):
 
     @admin.display(description="asked of")
     def asked_of(self, row: ApprovalRequest) -> str:
-        """Return who may decide it, and how many must."""
+        """Return who may decide the request, and how many must."""
         names = ", ".join(map(str, row.reviewers_now))
         return f"{names}; {row.quorum:,} needed" if names else f"{row.quorum:,} needed"
 

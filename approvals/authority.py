@@ -65,7 +65,7 @@ class Loss:
 
 
 class NotAuthorised(Exception):
-    """Some tasks must not begin: `losses` says why, by task."""
+    """Raised when tasks must not begin: `losses` says why, by task."""
 
     def __init__(self, losses: Mapping[Task, Loss]) -> None:
         super().__init__(", ".join(map(str, losses)))
@@ -174,7 +174,7 @@ class Judge:
             reads.update(answer.reads)
             if answer.why is not None:
                 reasons.append(f"recheck of {gate}: {answer.why}")
-            # What a policy signed counts only as long as it would sign it.
+            # A policy's signature counts only as long as it would sign again.
             for name in _policies_that_signed(through.request):
                 policy = self._ask(auto_of, through, gate, name)
                 reads.update(policy.reads)

@@ -76,7 +76,7 @@ def _is_as_made(delegation: Delegation) -> bool:
 
 def kept_delegations(ids: Collection[UUID]) -> dict[UUID, Delegation]:
     """Return these delegations by their ids, whether or not they last. None of them can
-    be revoked before the transaction that is open ends. No query for none. Raises
+    be revoked before the transaction that is open ends. No query without any. Raises
     `TamperedRow`.
     """
     if not ids:

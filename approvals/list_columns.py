@@ -78,8 +78,8 @@ NOW = {
     "postgresql": "clock_timestamp()",
 }
 TOGETHER_SECONDS = 0.5
-"""How long a notice waits for others, so that one turn of the job passes on what a busy
-moment brought.
+"""How long a notice waits for others, so that one turn of the job passes on a whole
+burst.
 """
 SOON = {
     "sqlite": f"strftime('%Y-%m-%d %H:%M:%f', 'now', '+{TOGETHER_SECONDS} seconds')",
@@ -1047,7 +1047,7 @@ def with_copied(
         deadline__isnull=True, request__deadline__isnull=True
     )
     waits = Q(can_be_decided, waits=True) | Q(~can_be_decided, waits=False)
-    # Each run stands once with each principal.
+    # Each run is listed once per principal.
     listed = RequestReviewer.objects.filter(
         run=OuterRef("run"), principal=OuterRef("principal"), run_status__isnull=False
     )

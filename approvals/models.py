@@ -178,7 +178,7 @@ BY_STANDING = "policy"
 maker stands beside it, as the person whose right it uses.
 """
 NO_STANDING = "standing policies"
-"""The name under which it stands that no standing policy signs."""
+"""The name of an answer that no standing policy signs."""
 NO_AUTO = "no_auto"
 """The answer of an automatic policy that does not sign, and that no standing policy does."""
 ANSWERS = (*VETO_ANSWERS, NO_AUTO)
@@ -857,8 +857,8 @@ class Decision(AppendOnlyRow):
 
 
 class Delegation(Sealed):
-    """A person passes on their right to review for a time: the right alone, to one
-    person, who does not pass it on. Sealed, so that nobody gains a right by a row put
+    """A person passes on their right to review for a time: only the right, and to one
+    person, who cannot pass it on. Sealed, so that nobody gains a right by a row put
     into the database.
     """
 
@@ -1426,8 +1426,8 @@ class PersonNotice(models.Model):
 
 
 class SavedFilter(models.Model):
-    """A filter of the inbox that a person has kept under a name. It gives no right: what
-    it leads to is judged when it is opened.
+    """A filter of the inbox that a person has saved under a name. It grants no right:
+    what it leads to is judged when it is opened.
     """
 
     id = models.BigAutoField(primary_key=True)

@@ -73,7 +73,7 @@ class HeldPrincipals:
 
     @property
     def principals(self) -> list[str]:
-        """Return all of them, each once."""
+        """Return all principals, each once."""
         principals = list(self.own)
         for _, others in self.passed_on:
             principals += others
@@ -196,7 +196,7 @@ class _RightsRead:
 
 
 def _read_rights(user: Any) -> _RightsRead:
-    """Read the rights of a user. One query, because every page needs all of them."""
+    """Read all rights of a user in one query, because every page needs them."""
     by_kind: dict[str, list[str]] = {}
     for kind, text in query_cache.select_values(_query_of_rights, user.pk):
         by_kind.setdefault(kind, []).append(text)
@@ -695,8 +695,8 @@ def excluded(user: Any, request: ApprovalRequest) -> str:
 
 
 def _excluded_for_shaping(user: Any, way: Sequence[Stretch]) -> str:
-    """Return the sentence that says why four eyes exclude this user for what he did on
-    these stretches; empty if they do not.
+    """Return the sentence that says why four eyes exclude this user for what they did
+    on these stretches; empty if they do not.
     """
     on_lines = Q(pk__in=[])
     departures = Q(pk__in=[])

@@ -120,7 +120,7 @@ def _query_of(*ids: UUID) -> "QuerySet[StandingPolicy]":
 
 def kept_policies(ids: Collection[UUID]) -> dict[UUID, StandingPolicy]:
     """Return the policies among these that are in force, by their ids. None of them can
-    be revoked before the transaction that is open ends. No query for none. Raises
+    be revoked before the transaction that is open ends. No query without any. Raises
     `TamperedRow`.
     """
     if not ids:

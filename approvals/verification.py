@@ -276,8 +276,8 @@ def _faults_of_requests(subject: Subject) -> Iterator[Fault]:
 def _reviewers_of(
     page: Sequence[ApprovalRequest],
 ) -> tuple[dict[UUID, list[str]], set[UUID]]:
-    """Return the reviewers of each request, and the requests that lists may show
-    otherwise than they are.
+    """Return the reviewers of each request, and the requests that lists may
+    misrepresent.
     """
     reviewers: dict[UUID, list[str]] = {}
     differing: set[UUID] = set()
@@ -423,7 +423,7 @@ def _contradicting_decisions(subject: Subject, row: ApprovalRequest) -> Fault | 
         if error.facts.get("row") != sealed_rows.name_of(row):
             return None
         return subject.refused(row, error)
-    # Likewise a row whose key is missing, which nobody can judge now.
+    # The same holds for a row whose key is missing: it cannot be judged now.
     except CountersignError:
         return None
     return None if state.was_closed else _fault_of_state(subject, row, state)
@@ -526,7 +526,7 @@ def _is_of_rejected_patch(row: ApprovalRequest) -> bool:
     siblings = ApprovalRequest.objects.filter(
         run=row.run_id, line=row.line, node=PATCH, visit=row.visit
     )
-    # Each of them is examined itself: its outcome has to follow from its decisions.
+    # Each is examined separately: its outcome must follow from its decisions.
     rejected = siblings.filter(status=RequestStatus.APPLIED, outcome=REJECTED)
     return rejected.exists()
 

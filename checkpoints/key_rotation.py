@@ -185,8 +185,8 @@ def _within(sized: Sequence[tuple[Any, ...]]) -> list[Any]:
 def _batch(rows: "QuerySet[Any]", names: tuple[str, ...], result: Rotated) -> None:
     needed = rows.only("pk", *names, *rows.model.IDENTITY)
     with transaction.atomic():
-        # A rotation never waits for a row while it holds others, so it cannot stand in
-        # a circle with a run's writer.
+        # A rotation never waits for a row while it holds others, so it cannot be part
+        # of a circle with a run's writer.
         for row in needed.select_for_update(skip_locked=True, no_key=True):
             _anew(row, names, result)
 

@@ -34,7 +34,7 @@ Key = TypeVar("Key", UUID, int)
 DEPARTED = (Source.FORK, Source.REPLAY)
 """The sources of the first checkpoint of a run that came from another."""
 NOT_STARTED = "*"
-"""The stop that stands for every node: none starts until a person resumes the run."""
+"""The stop that covers every node: none starts until a person resumes the run."""
 FARTHEST = 100
 """The most origins that are followed, for forks of forks."""
 AT_ONCE = 1000

@@ -268,8 +268,8 @@ def refs_in(value: Any) -> list[dict[str, Any]]:
 
 def note_references(run: UUID, input: Any) -> list[str]:
     """Record which uploads the input (JSON) of a new run names, in the caller's
-    transaction: these stay as long as the run. Return the names that stand for no
-    upload here. No query if the input names none.
+    transaction: these stay as long as the run. Return the names that match no upload
+    here. No query if the input names none.
     """
     id_of_file = {ref["file"]: _known_id(ref["file"]) for ref in refs_in(input)}
     if not id_of_file:

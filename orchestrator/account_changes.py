@@ -159,7 +159,7 @@ def remember_flags(
 ) -> None:
     """Keep the account's flags in the database until the account has been saved."""
     instance._countersign_before = None
-    # A new account has no flags yet; a fixture is loaded as it is.
+    # A new account has no flags yet; a fixture is loaded unchanged.
     if instance.pk is None or raw or instance._state.adding:
         return
     # Each log-in saves `last_login` alone, and must not cost another query.

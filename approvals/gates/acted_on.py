@@ -40,7 +40,7 @@ _OF_VISITS = ("effects_started", "request_opened", *_PASSED)
 @frozen
 class LetThrough:
     """What a task's gate has let through: its writes as they were applied, and the
-    request about them; None where the gate needed nobody.
+    request about them; None if the gate waived approval.
     """
 
     task: Task
@@ -226,7 +226,7 @@ def _read_stretch(passed: _Passed, stretch: Stretch, node: str, seen: set[Task])
     bound = logged_until(stretch)
     requests = _applied(stretch, node, bound, seen)
     waivers = _waivers(stretch, node, bound)
-    # What came round the gate after its newest visit, which is on no older stretch.
+    # What bypassed the gate after its newest visit, which is on no older stretch.
     if not passed.newest:
         passed.round_it += _round(stretch, node, bound)
     visits = [task.visit for task in [*requests, *waivers]]

@@ -75,8 +75,8 @@ def _add(
 
 def add_missing_jobs(run_id: UUID, requests: Iterable[ApprovalRequest]) -> None:
     """Queue the jobs, as `add_request_jobs` does, that these requests of a locked run
-    lack in the queue. One that is queued stays as it is: it may be due later than its
-    moment, or be paused.
+    lack. A queued job stays unchanged: it may be due later than its moment, or be
+    paused.
     """
     requests = list(requests)
     for kind in KINDS:

@@ -165,7 +165,7 @@ def signed_channels(
             if node["gate"]
         }
     )
-    # If several gates read a channel, the first in the structure stands for them.
+    # If several gates read a channel, the first in the structure represents them.
     reading: dict[str, str] = {}
     for gate in asked_gates(runs_on(stretches), structure):
         for channel in (*(gate.reads or ()), *gate.shows):

@@ -505,7 +505,7 @@ def policy_of(
         # Processes of older versions know one number for all.
         policy["kept_since"] = min(reached.kept_from.values())
         policy["kept_from"] = [reached.kept_from[position] for position in positions]
-    # What a person brought in waits for people.
+    # Values that a person brought in wait for people.
     if reached.guard in ("", task.node):
         policy.update(auto_policy(gate))
         policy.update(standing_policy(gate))

@@ -54,7 +54,7 @@ def revisions_of(
 def proposal_of(
     task: Task, gate: Gate, rows: Sequence[PendingWrite], presented: Presented
 ) -> list[HeldWrite]:
-    """Return these revisions of a task's writes as what it proposes."""
+    """Return these revisions of a task's writes as its proposal."""
     held: list[HeldWrite] = []
     for row in rows:
         shown = read_value(row, "shown") or {}

@@ -188,7 +188,7 @@ def require_considered(run: Run, by: Any, needed: Mapping[Revision, int | str]) 
 
 def _seconds_remaining(sighting: Any, considered: int) -> int:
     """Return the whole seconds, rounded up, until a revision has been on the screen for
-    `seconds`.
+    `considered`.
     """
     if sighting is None:
         return considered

@@ -56,7 +56,7 @@ GRAVEST_FIRST = (
 )
 JOURNALED = ("write", "external")
 CALLER = "The caller"
-"""In the place of a node: whoever asked with no graph acts on what people approved."""
+"""Stands for a node: whoever asked without a graph acts on what people approved."""
 MOST_ATTEMPTS = 5_000
 """The most attempts that are counted; of more nothing is said."""
 MOST_VERIFIED = 20

@@ -27,7 +27,7 @@ from orchestrator.engine.errors import InvalidValue
 MOST_REQUESTS = 10_000
 """The most requests that are looked at: of more the newest."""
 FEWEST_SIGNERS = 5
-"""Where fewer people have signed, shares and medians would say how each of them works."""
+"""With fewer signers, shares and medians would reveal how each of them works."""
 QUICK = timedelta(seconds=3)
 """Who signs within this time of the first sight can hardly have read it."""
 

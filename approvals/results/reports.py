@@ -1,5 +1,5 @@
-"""Results of decisions that whoever asked reported: they act on what people approved
-elsewhere, and say what came of it. Reads only.
+"""Results of decisions, as reported by whoever asked: they act elsewhere on what people
+approved, and report the outcome. Reads only.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -126,7 +126,8 @@ def _newest_lines(
     )
     newest: dict[tuple[UUID, UUID], tuple[ReportedOn, int, datetime]] = {}
     for seq, task, at in lines.order_by("seq").values_list("seq", "task", "at"):
-        # A list shows what can be read; what is tampered with is for whoever opens it.
+        # A list shows what can be read; tampered rows are reported to whoever opens
+        # them.
         with suppress(ValueError):
             about = ReportedOn.parse(task)
             newest[about.request, about.write] = (about, seq, at)

@@ -148,7 +148,7 @@ def requests_of(run: Run, seen: Sequence[str] = ()) -> list[ApprovalRequest]:
         # What a cancelled run had asked for stays readable.
         statuses.append(RequestStatus.WITHDRAWN)
     shown = here.filter(Q(status__in=statuses) | Q(id__in=seen))
-    # What was re-opened stands there once, as it is asked now.
+    # A re-opened request is listed once, as it is asked now.
     shown = shown.exclude(_asked_anew())
     requests: list[ApprovalRequest] = list(shown.order_by("opened_at", "id"))
     if seen:

@@ -410,7 +410,7 @@ def _rows(requests: list[ApprovalRequest], user: Any) -> list[InboxRow]:
 
     rows = []
     for request in requests:
-        # Only while people still decide is there anything to warn of.
+        # There is something to warn of only while people still decide.
         repeats = NO_REPEATS
         if request.status == RequestStatus.OPEN:
             repeats = repeats_by_run.get(request.run_id, NO_REPEATS)

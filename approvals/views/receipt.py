@@ -240,7 +240,7 @@ def _signer_in_words(decision: Decision) -> str:
 
 
 MOST_ASKINGS = 20
-"""The most requests of one signing for which the receipt says what came of them."""
+"""The most requests of one act whose outcomes a receipt shows."""
 
 
 def _requests_of(receipt: Receipt, run: Run) -> list[ApprovalRequest]:
@@ -552,7 +552,9 @@ def _fill(
 def _declared(
     row: PendingWrite, shown: Mapping[str, Any], compiled: Compiled | None
 ) -> ValueType:
-    """Return the type of a write's value; of what was asked with no graph the caller's."""
+    """Return the type of a write's value; the caller's type for a question without a
+    graph.
+    """
     if compiled is not None and compiled.name == ASKING:
         return type_of_item(stored_form(shown))
     return type_of_channel(compiled, row.node, row.channel)

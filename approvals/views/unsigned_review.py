@@ -69,7 +69,7 @@ def show_again(
 
 
 def mark_refused_choice(chosen: Mapping[str, Choice], error: CountersignError) -> None:
-    """Note at the choice that the verb refused what is wrong with its value."""
+    """Attach a refusal of the verb to the choice whose value is wrong."""
     choice = chosen.get(str(error.facts.get("write")))
     if choice is None:
         return

@@ -242,7 +242,7 @@ def tell_head(head: ChainHead) -> None:
 
 def told_heads() -> Iterator[ChainHead]:
     """Read the heads in the file that the settings name, the oldest first; none if
-    there is no file. Raises `OSError`, and `ValueError` for a line that is no head.
+    there is no file. Raises `OSError`, and `ValueError` for a line that is not a head.
     """
     path = _head_file()
     if path is None:

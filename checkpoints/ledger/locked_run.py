@@ -48,7 +48,8 @@ def lock_run(run_id: UUID, *, also_imported: bool = False) -> Run:
     for the caller's new seal would cover that up; `WrongStatus` for an imported run,
     unless `also_imported`; `OperationalError` if another transaction keeps it locked.
     """
-    # A worker that is frozen in its commit must not keep a person waiting for its lock.
+    # A worker that freezes during its commit must not keep a person waiting for the
+    # lock.
     rows = select_locked(Run, _query_locked, run_id, *lock_limits())
     if not rows:
         raise UnknownThing(f"there is no run {run_id}", run=str(run_id))

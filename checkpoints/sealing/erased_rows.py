@@ -35,7 +35,7 @@ class ErasedRows:
 
     @classmethod
     def of_rows(cls, rows: Sequence[Model]) -> "ErasedRows":
-        """Return what is said of these rows of one table."""
+        """Return what the records say of these rows of one table."""
         table = rows[0]._meta.db_table
         return cls(
             ErasedRow.objects.filter(table=table, row__in=[str(row.pk) for row in rows])

@@ -120,7 +120,7 @@ def _base_of(thread: str) -> str:
         quoted = quote(thread, safe=" @+=,")
     except UnicodeEncodeError as error:
         raise InvalidValue("the id of a thread is a text", path="thread_id") from error
-    # Quoting does not change a dot.
+    # Quoting leaves it unchanged.
     key = _PREFIX + quoted.replace(_BEFORE_NUMBER, "%7E")
     if len(key) > LONGEST_KEY - _ROOM:
         raise InvalidValue(

@@ -350,7 +350,7 @@ def _with_reasons(
     """Return these differences, each with its reason. Three queries at most, for all
     channels together.
     """
-    # All paths of a channel have one cause, for versions are of channels.
+    # All paths of a channel share a cause, because versions belong to channels.
     channels = set()
     for partition, difference in differing:
         if partition in STATE:

@@ -277,7 +277,7 @@ def _parent_hash(row: Checkpoint, before: _Folded) -> str:
         hash_ = line.values_list("departure_hash", flat=True).first()
     if hash_:
         return hash_
-    # After a removed stretch the parent is the last row of it.
+    # After a removed stretch, the parent is its last row.
     return "" if before.row else before.hash
 
 

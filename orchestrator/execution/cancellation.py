@@ -181,7 +181,7 @@ def unsettled_attempts(run: Run) -> list[TaskResult]:
     graph = registry.find_graph(run.fingerprint)
     unsettled: list[TaskResult] = []
     for row in query_cache.select(TaskResult, _query_unsettled, run.id, run.line):
-        # Without its graph nobody knows whether an attempt may simply be made again.
+        # Without its graph it is unknown whether an attempt may simply be repeated.
         if row.outcome == Outcome.OPEN and graph is not None:
             task = Task(row.node, row.visit, row.index)
             if safe_again(graph, task):

@@ -229,7 +229,7 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
     results = worked.results
     superstep = lease.superstep + 1
 
-    # First of all: what the run does next, and what is written beside the checkpoint.
+    # The run's next step, and the rows written with the checkpoint, come first.
     after = session.plan_after(step.frontier)
     status = _status(session, step.frontier, after)
     beside = None
@@ -499,7 +499,7 @@ def _settle(
     if ends:
         withdrawn = _still_open(unsettled)
         unsettled = []
-        # Nor is anything opened again.
+        # Nothing is reopened either.
         answers = vetted.let_pass
     rebased = rebase_writes(
         unsettled, graph, state_after, at=at, protection=lease.protection

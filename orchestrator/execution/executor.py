@@ -154,7 +154,7 @@ class Executor:
         number = tries_before + 1
         entry = None
         node = self.context.node_of(task)
-        # What the journal has of a call is none of its preparing.
+        # What the journal holds of a call is not part of its preparation.
         if node.journaled:
             entry = entries.get(task)
         # The journal numbers all attempts; `tries` begins again when a person acts.

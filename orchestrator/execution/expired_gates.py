@@ -102,7 +102,8 @@ def _opening(session: Session) -> NewRequests:
     for closed in all_closed:
         task = closed.state.task
         settled = _settled_positions(session, closed, state)
-        # What was settled stays as it was, edits too; all else is as it was proposed.
+        # Settled writes stay unchanged, including edits; all others return to the
+        # proposal.
         rows: list[PendingWrite] = []
         for first, newest in zip(closed.first, closed.newest, strict=True):
             rows.append(newest if first.position in settled else first)
@@ -331,7 +332,7 @@ def _reached(
         prepared_from=request.prepared_from,
         guard=guard,
         reads=reads,
-        # Later changes must not name others.
+        # Later changes must not be attributed to other people.
         reviewers=policy["reviewers"],
         ordinal=request.ordinal + 1,
         revisions={row.position: row.revision + 1 for row in closed.newest},

@@ -107,7 +107,7 @@ def _as_asked(reached: ReachedGate, request: ApprovalRequest) -> ReachedGate:
         reached,
         gate=gate,
         reads=reads,
-        # Later changes must not name others.
+        # Later changes must not be attributed to other people.
         reviewers=request.reviewers_now,
         shown=shown,
         renews=request.id,

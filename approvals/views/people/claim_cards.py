@@ -145,7 +145,7 @@ def _sentence(
 
 def keeps_out(user: Any, request: ApprovalRequest) -> str:
     """Return the sentence that says why an exclusive claim keeps this person from
-    signing; empty if none does. No query where nobody else has taken it.
+    signing; empty if none does. No query if nobody else has taken it.
     """
     taken = shown_claim(request)
     if taken is None or taken.by_id == user.pk or not is_exclusive(request):

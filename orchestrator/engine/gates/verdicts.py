@@ -263,7 +263,7 @@ def _standing(
         counting = _counting(by_person.values(), author, policy)
         signers = _signers(counting, verdict)
         needed = {REJECTED: policy.reject_quorum}.get(verdict, policy.quorum)
-        # Unlike an approval of it, the rejection of an older revision stays.
+        # Unlike an approval, a rejection of an older revision stays.
         revision = {REJECTED: decision.revision}.get(verdict, held.revision)
         is_of_revision = decision.revision == revision
         if all((is_of_revision, decision.seq > last_veto, len(signers) >= needed)):
