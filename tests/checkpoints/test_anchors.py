@@ -3,14 +3,12 @@ its head was anchored before.
 """
 
 import json
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from django.utils import timezone
 
 from approvals import append_only
 from approvals.models import (
@@ -27,16 +25,15 @@ from checkpoints.models import (
     AuditHead,
     AuditLine,
     Checkpoint,
-    Job,
     PendingWrite,
     Run,
     RunEvent,
 )
-from checkpoints.queue import jobs
 from orchestrator import runs
 from orchestrator.jobs import kinds
 from orchestrator.jobs.integrity import Verified, Wanted, verify_runs
 from tests.support import api_graphs, forging
+from tests.support.audit_checks import anchor_heads
 from tests.support.cast import People
 from tests.support.sealed_tables import run_sql
 
@@ -51,17 +48,9 @@ def paused(people: People) -> Run:
     )
 
 
-def _turn() -> Job:
-    """One turn of the job, which stands for ever, now."""
-    Job.objects.filter(kind="anchor_heads").update(
-        due_at=timezone.now() - timedelta(minutes=1)
-    )
-    return kinds.advance(jobs.add_job("anchor_heads", name="anchor_heads"))
-
-
 def _anchor() -> None:
     """A turn in which all goes well."""
-    assert _turn().error == ""
+    assert anchor_heads().error == ""
 
 
 def _named() -> list[tuple[str, str]]:
@@ -282,7 +271,7 @@ def test_a_head_that_its_run_does_not_prove_is_not_signed_and_the_job_says_so(
 ) -> None:
     before = AuditLine.objects.filter(kind=anchors.KIND).count()
     forging.tamper(paused, event_hash="f" * 64)
-    error = _turn().error
+    error = anchor_heads().error
     assert f"the row of run {paused.key} is not as it was sealed" in error
     assert AuditLine.objects.filter(kind=anchors.KIND).count() == before
 
@@ -292,7 +281,7 @@ def test_the_heads_of_other_runs_are_signed_all_the_same(
 ) -> None:
     other = runs.start("gated", {"claim_id": "D"}, key="D", by=people.starter)
     forging.tamper(paused, event_hash="f" * 64)
-    _turn()
+    anchor_heads()
     heads = [
         head
         for line in AuditLine.objects.filter(kind=anchors.KIND)
@@ -312,7 +301,7 @@ def test_a_head_that_went_back_is_not_signed_and_the_job_says_so(
     forging.tamper(
         paused, **{name: value for name, value in before.items() if name != "id"}
     )
-    assert "before line" in _turn().error
+    assert "before line" in anchor_heads().error
     assert AuditLine.objects.filter(kind=anchors.KIND).count() == lines
 
 
@@ -329,5 +318,5 @@ def test_a_line_with_an_id_beyond_all_others_does_not_stop_anchoring_in_silence(
     runs.cancel(paused.id, by=people.starter, reason="no more")
     assert (
         "was put in, so heads of runs can't be anchored until it is removed"
-        in _turn().error
+        in anchor_heads().error
     )

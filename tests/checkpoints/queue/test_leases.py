@@ -33,7 +33,7 @@ from orchestrator import runs
 from orchestrator.engine import END, START, Task
 from orchestrator.engine.errors import StaleLease
 from tests.support.forging import rewrite
-from tests.support.small_graphs import graph, held, started
+from tests.support.small_graphs import expire_lease, graph, held, started
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SEND = Task("send", 1)
@@ -52,12 +52,6 @@ def _run() -> Run:
     return started(flow)
 
 
-def _expire(run: Run) -> None:
-    Run.objects.filter(id=run.id).update(
-        lease_until=timezone.now() - timedelta(seconds=1)
-    )
-
-
 def _intent(attempt: int = 1) -> Intent:
     return Intent(SEND, attempt, "write", "0" * 64, 1.0)
 
@@ -70,7 +64,7 @@ def lost() -> Lease:
     run = _run()
     lease = held(run)
     journal.write_intents(lease, [_intent()])
-    _expire(run)
+    expire_lease(run)
     held(run)
     return lease
 
@@ -275,7 +269,7 @@ def test_a_worker_cannot_let_a_run_rest_after_a_wake_that_he_has_not_seen(
 def test_progress_sets_the_count_of_claims_back() -> None:
     run = _run()
     held(run)
-    _expire(run)
+    expire_lease(run)
     lease = held(run)
     assert lease.claims == 2
     _commit(lease)
@@ -289,9 +283,9 @@ def test_a_run_that_gets_no_further_with_an_effect_under_way_is_unknown_not_fail
     run = _run()
     journal.write_intents(held(run), [_intent()])
     for _ in range(5):
-        _expire(run)
+        expire_lease(run)
         held(run)
-    _expire(run)
+    expire_lease(run)
     run = runs.advance(run.id)
     assert run.status == Status.UNKNOWN
     assert run.error_code == "poison"
