@@ -101,7 +101,7 @@ def test_a_value_keeps_its_blanks_and_its_own_direction(
     }
 
 
-def test_of_a_large_value_the_edit_form_opens_when_it_is_asked_for(
+def test_the_edit_form_of_a_large_value_opens_on_demand(
     people: People, browse: Browse
 ) -> None:
     with claims.registered(claims.long_list("long_list", 5000), claims.graph_of()):

@@ -157,7 +157,7 @@ def test_a_secret_key_is_made_where_the_file_system_has_no_links(
     assert (folder / "secret_key").stat().st_mode & 0o777 == 0o600
 
 
-def test_of_two_processes_that_make_the_secret_key_at_once_both_get_the_same(
+def test_two_processes_that_make_the_secret_key_at_once_get_the_same_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COUNTERSIGN_DEMO", "true")

@@ -30,7 +30,7 @@ TURNS = 7
 """More turns than the worker takes with a run of the loop."""
 
 
-def test_of_a_decision_and_a_cancel_at_once_the_first_stands_and_the_loser_is_told(
+def test_the_first_of_a_concurrent_decision_and_cancel_stands_and_the_other_is_refused(
     tmp_path: Path, people: cast.People
 ) -> None:
     rita = run_actions.reviewer(people.reviewer)
@@ -146,7 +146,7 @@ def test_a_cancel_while_a_worker_is_at_work_ends_the_run_once_and_between_two_su
     assert ends == {Status.CANCELLED, Status.COMPLETED}
 
 
-def test_of_many_cancels_at_once_one_is_written_down(
+def test_only_one_of_many_concurrent_cancels_is_recorded(
     tmp_path: Path, people: cast.People
 ) -> None:
     for _ in range(TRIALS // 8):

@@ -26,7 +26,7 @@ def both(people: cast.People) -> list[User]:
     ]
 
 
-def test_of_two_claims_at_once_one_wins_and_the_other_is_refused_by_name(
+def test_one_of_two_concurrent_claims_wins_and_the_other_is_refused_by_name(
     tmp_path: Path, both: list[User]
 ) -> None:
     chance = random.Random(11)

@@ -25,7 +25,7 @@ def _deciders(run: Run) -> set[str]:
     return set(rows.values_list("by_name", flat=True))
 
 
-def test_of_a_signature_and_a_deadline_at_once_the_first_decides(
+def test_the_first_of_a_concurrent_signature_and_deadline_decides(
     people: cast.People,
 ) -> None:
     rita = run_actions.reviewer(people.reviewer)
@@ -59,7 +59,7 @@ def test_of_a_signature_and_a_deadline_at_once_the_first_decides(
     assert TRIALS < 30 or len(firsts) == 2
 
 
-def test_of_a_cancel_and_a_deadline_at_once_one_closes_the_request(
+def test_a_cancel_and_a_concurrent_deadline_close_the_request_once(
     people: cast.People,
 ) -> None:
     chance = random.Random(8)

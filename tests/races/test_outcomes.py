@@ -49,7 +49,7 @@ def _reported(asked: asking.Approval) -> list[str]:
     return [line["result"] for line in lines]
 
 
-def test_of_two_reports_at_once_one_stands(rita: User) -> None:
+def test_one_of_two_concurrent_reports_stands(rita: User) -> None:
     chance = random.Random(11)
     for _ in range(max(3, TRIALS // 4)):
         asked_approval = decided(opened(items=ITEMS), rita, "approve")

@@ -56,7 +56,7 @@ def reviewers(count: int) -> list[User]:
     return users
 
 
-def test_of_a_hundred_clients_that_decide_a_write_with_quorum_3_exactly_three_count(
+def test_exactly_three_of_a_hundred_concurrent_decisions_count_under_quorum_3(
     db: None,
 ) -> None:
     run = advanced(asking(quorum=3))

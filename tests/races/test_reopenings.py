@@ -20,7 +20,7 @@ from tests.support.run_actions import pending, request
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_of_a_signature_and_a_re_opening_at_once_one_stands(
+def test_either_a_signature_or_a_concurrent_re_opening_stands(
     people: cast.People,
 ) -> None:
     rita = run_actions.reviewer(people.reviewer)

@@ -52,7 +52,7 @@ def _at_the_end_of_its_window() -> Run:
     return run
 
 
-def test_of_the_end_of_a_window_and_a_rejection_at_once_the_first_decides(
+def test_the_first_of_a_concurrent_window_end_and_rejection_decides(
     rita: User,
 ) -> None:
     chance = random.Random(21)

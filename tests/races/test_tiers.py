@@ -18,7 +18,7 @@ from tests.support.tiers import HOUR, ONE_OF_EACH, let_tiers_come
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_of_a_signature_and_a_tier_at_once_each_has_its_line_or_the_tier_none(
+def test_a_tier_beside_a_concurrent_signature_has_its_line_or_does_nothing(
     people: cast.People,
 ) -> None:
     rita = run_actions.reviewer(people.reviewer)
@@ -41,7 +41,7 @@ def test_of_a_signature_and_a_tier_at_once_each_has_its_line_or_the_tier_none(
         whole(run)
 
 
-def test_of_two_workers_with_one_tier_one_lets_it_act() -> None:
+def test_one_of_two_workers_lets_a_tier_act() -> None:
     chance = random.Random(10)
     for _ in range(TRIALS):
         run = paused_run(tiers=ONE_OF_EACH, deadline=None)

@@ -81,7 +81,9 @@ def test_a_rewind_that_meets_a_worker_waits_its_turn_or_is_refused_and_no_line_l
     assert refused < TRIALS
 
 
-def test_of_two_rewinds_of_what_both_saw_one_is_done(people: cast.People) -> None:
+def test_only_one_of_two_rewinds_from_the_same_view_is_done(
+    people: cast.People,
+) -> None:
     chance = random.Random(9)
     for _ in range(TRIALS):
         run = advanced(claim("rewound_twice"))

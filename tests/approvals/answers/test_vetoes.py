@@ -400,7 +400,7 @@ def test_a_patch_that_another_gate_rejects_needs_no_veto(
     assert verify_run(fork.id) == []
 
 
-def test_of_a_patch_that_one_veto_keeps_open_nothing_is_applied(
+def test_nothing_of_a_patch_is_applied_while_one_veto_keeps_it_open(
     rita: Any, people: cast.People
 ) -> None:
     first = Answers(False)
@@ -491,7 +491,7 @@ def _two(veto: Any) -> Graph:
     return flow
 
 
-def test_of_two_in_one_settlement_the_second_sees_what_the_first_changes(
+def test_the_second_gate_of_a_settlement_sees_what_the_first_changes(
     rita: Any,
 ) -> None:
     def only_one(state: Any, proposal: Any) -> Any:

@@ -323,7 +323,7 @@ def test_an_item_that_changed_is_shown_once_with_its_changes_marked() -> None:
     ] == [("out", "1"), ("in", "9")]
 
 
-def test_of_a_long_list_only_what_changed_is_shown_with_what_stands_beside_it() -> None:
+def test_a_long_list_shows_only_its_changes_and_their_neighbours() -> None:
     before = list(range(8000))
     after = [*before[:4000], -1, *before[4001:]]
     found = states(comparison.compare(before, after))

@@ -107,7 +107,7 @@ def test_beyond_its_steps_everything_between_counts_as_replaced() -> None:
     assert [span for span in spans if not span.equal] == spans
 
 
-def test_of_very_many_items_only_equal_ends_are_looked_for() -> None:
+def test_very_many_items_are_compared_only_at_their_ends() -> None:
     before = list(range(MOST_ITEMS))
     steps = Steps()
     after = [0, *[-n for n in before[1:-1]], MOST_ITEMS - 1]

@@ -63,7 +63,7 @@ def test_quiet_hours_pass_midnight_in_the_time_zone_of_the_person(
 
 
 @pytest.mark.django_db
-def test_of_a_comment_hear_the_starter_the_holder_and_who_commented_before(
+def test_a_comment_notifies_the_starter_the_holder_and_earlier_commenters(
     people: People,
 ) -> None:
     graph = advanced(gated()).graph

@@ -103,7 +103,7 @@ def test_a_long_question_is_cut() -> None:
     assert len(of_request(request)["question"]) == message.LONGEST_QUESTION
 
 
-def test_of_a_run_that_was_removed_a_message_has_the_ids() -> None:
+def test_a_message_about_a_removed_run_has_the_ids() -> None:
     notice = Notice.objects.create(
         event="run.stopped", run=a_run().id, outcome="failed", at=AT
     )

@@ -232,7 +232,7 @@ def test_nobody_decides_for_a_person_whom_four_eyes_exclude(
     assert not Decision.objects.exists()
 
 
-def test_of_two_the_one_whom_four_eyes_do_not_exclude_is_decided_for(
+def test_a_delegate_decides_for_the_one_of_two_whom_four_eyes_do_not_exclude(
     rita: User, ravi: User, ben: User
 ) -> None:
     flow = gated(four_eyes=True)
@@ -443,7 +443,7 @@ def test_a_revoked_delegation_that_is_put_back_gives_no_right(
         reviews.revoke_delegation(delegation.id, by=rita)
 
 
-def test_of_two_delegations_of_the_same_people_at_a_time_the_second_is_refused(
+def test_a_second_concurrent_delegation_between_the_same_people_is_refused(
     rita: User, ravi: User, ben: User
 ) -> None:
     first = away(rita, ben)

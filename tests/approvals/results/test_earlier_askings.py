@@ -123,7 +123,7 @@ def test_what_was_decided_only_afterwards_was_not_asked_before(rita: User) -> No
     assert earlier_askings([open_now]) == {}
 
 
-def test_of_many_questions_only_the_first_say_what_came_of_it(
+def test_only_the_first_of_many_questions_show_their_outcome(
     again: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("approvals.results.earlier_askings.MOST_LISTED", 0)

@@ -150,9 +150,7 @@ def rita_sightings(rita: User) -> Any:
     return Sighting.objects.filter(by=rita)
 
 
-def test_of_two_revisions_the_one_counts_that_was_decided(
-    rita: User, few_are_enough: None
-) -> None:
+def test_the_decided_revision_of_two_counts(rita: User, few_are_enough: None) -> None:
     run = advanced(gated("revised", quorum=2))
     (row,) = pending(run)
     note_sightings(rita, [seen_row(request(run), row, opened=False)])

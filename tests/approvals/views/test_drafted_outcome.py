@@ -179,7 +179,7 @@ def test_under_four_eyes_an_edit_waits_for_somebody_else(following: Following) -
     assert outcome.waits
 
 
-def test_of_two_signatures_one_is_said_to_be_lacking(following: Following) -> None:
+def test_one_missing_signature_of_two_is_reported(following: Following) -> None:
     outcome = following("pair", payout="approve", letter="approve")
     assert outcome.now[0].detail.startswith("1 of 2 signatures; it waits for 1 more.")
     assert outcome.waits

@@ -153,9 +153,7 @@ def test_a_settled_slip_shows_the_signed_value_and_what_the_node_had_proposed(
     assert "9.75" in card.split("</table>")[0]
 
 
-def test_of_an_edit_that_changes_nothing_the_title_stays(
-    run: Run, people: People
-) -> None:
+def test_an_edit_that_changes_nothing_keeps_the_title(run: Run, people: People) -> None:
     decide(run, people.reviewer, payout={**LOWER, "amount": "12.50"})
     assert pending(run)[0].label == "Pay €12.50"
 

@@ -113,7 +113,7 @@ def _signed_and_paid(fork: Run, people: cast.People) -> None:
     assert verify_run(done.id) == []
 
 
-def test_of_a_fork_whose_origin_is_elsewhere_every_value_is_signed_anew(
+def test_every_value_of_a_fork_with_a_foreign_origin_is_signed_again(
     tmp_path: Path, people: cast.People
 ) -> None:
     run = signed_run(tmp_path, people)

@@ -107,7 +107,7 @@ def test_people_of_another_house_are_nobody_here_and_those_of_ones_own_are_thems
     assert verify_run(run.id) == []
 
 
-def test_of_the_people_here_those_are_read_that_the_bundle_names(
+def test_only_the_people_that_the_bundle_names_are_read(
     tmp_path: Path, people: cast.People
 ) -> None:
     run = signed_run(tmp_path, people)
@@ -181,7 +181,7 @@ def _meanwhile(monkeypatch: pytest.MonkeyPatch, act: Any) -> None:
     monkeypatch.setattr(importer, "_imported_before", looked)
 
 
-def test_of_two_imports_of_one_bundle_at_once_both_are_given_the_run(
+def test_two_concurrent_imports_of_one_bundle_both_return_the_run(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = foreign(run)
@@ -195,7 +195,7 @@ def test_of_two_imports_of_one_bundle_at_once_both_are_given_the_run(
     assert not AuditLine.objects.filter(kind="refused_import").exists()
 
 
-def test_of_two_bundles_of_one_run_at_once_the_second_is_a_conflict(
+def test_the_second_of_two_concurrent_bundles_of_one_run_is_a_conflict(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bodies = lines_of(exported(run))

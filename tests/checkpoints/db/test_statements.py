@@ -136,9 +136,7 @@ def test_results_that_are_ready_together_are_written_in_as_many_statements_as_on
     assert [entries[_leaf(n)].took_ms for n in range(tasks)] == list(range(tasks))
 
 
-def test_of_several_results_only_those_of_open_attempts_are_taken_and_the_others_are_evidence() -> (
-    None
-):
+def test_only_results_of_open_attempts_are_taken_and_the_others_are_evidence() -> None:
     lease = held(_run())
     journal.write_intents(lease, _intents(_leaf(0), _leaf(1)))
     known = Ending(_leaf(1), 1, "done", {"writes": ["first"]})

@@ -118,7 +118,7 @@ def test_a_plan_with_forks_refuses_what_the_erasure_would_refuse_and_says_what_g
     assert f"\n  fork {fork.key} has values of it: erased too\n" in out.getvalue()
 
 
-def test_of_a_tampered_run_it_is_said_what_comes_first(run: Run) -> None:
+def test_a_tampered_run_says_what_to_do_first(run: Run) -> None:
     Run.objects.filter(id=run.id).update(status=Status.TAMPERED)
     with pytest.raises(WrongStatus, match="is tampered; put back what was changed"):
         retention.plan_erasure(run.id)

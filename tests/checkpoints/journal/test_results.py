@@ -180,7 +180,7 @@ def test_results_are_listed_with_the_commit_of_their_superstep_or_not_at_all(
     assert TaskResult.objects.get(run=lease.id).seq == 1
 
 
-def test_of_two_attempts_that_began_each_has_its_row_or_nothing_is_done(
+def test_each_of_two_begun_attempts_has_its_row_or_nothing_is_done(
     lease: Lease,
 ) -> None:
     head = head_loader.load_head(lease)
@@ -285,7 +285,7 @@ def test_the_database_looks_for_no_run_when_results_are_inserted() -> None:
     assert checked == [["settled_by_id"]]
 
 
-def test_of_a_run_that_was_removed_no_attempt_is_written_down(lease: Lease) -> None:
+def test_no_attempt_is_recorded_for_a_removed_run(lease: Lease) -> None:
     journal.write_intents(lease, [_intent()])
     for model in (TaskResult, RunEvent, Checkpoint):
         model.objects.filter(run=lease.id)._raw_delete(connection.alias)

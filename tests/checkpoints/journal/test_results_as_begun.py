@@ -170,7 +170,7 @@ def test_a_result_whose_attempt_was_closed_by_somebody_else_is_late_and_the_othe
     sealed_rows.verify_rows(_rows(), lease.protection)
 
 
-def test_of_two_results_of_one_attempt_the_first_is_taken(lease: Lease) -> None:
+def test_the_first_of_two_results_of_one_attempt_is_taken(lease: Lease) -> None:
     (first,) = _begun(lease, 1)
     twice = Ending(first.task, 1, "done", {"writes": ["twice"]}, intent=first.intent)
     assert journal.write_results(lease, [first, twice]) == [twice]

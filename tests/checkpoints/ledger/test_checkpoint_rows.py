@@ -208,7 +208,7 @@ def test_a_row_tells_how_many_bytes_are_kept_of_its_change_and_its_snapshot() ->
         assert row.stored_size == len(bytes(row.change)) + len(bytes(row.snapshot))
 
 
-def test_of_a_step_that_was_not_saved_no_row_is_stored() -> None:
+def test_an_unsaved_step_stores_no_row() -> None:
     first = NewCheckpoint(
         Source.INPUT, Payload({"scratch": {}, "artifacts": {}}, {}, {}), 0
     )

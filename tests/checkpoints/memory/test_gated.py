@@ -244,7 +244,7 @@ def test_the_same_holds_where_a_sibling_failed() -> None:
     assert read_value(pending(run)[0], "value") == {"content": 21, "strength": 1.0}
 
 
-def test_of_two_settled_gates_on_one_key_the_second_comes_back(rita: User) -> None:
+def test_the_second_of_two_settled_gates_on_one_key_comes_back(rita: User) -> None:
     def one(state: Any, ctx: Any) -> None:
         ctx.memory.put("limit", 1, "rules")
 

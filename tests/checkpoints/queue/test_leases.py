@@ -131,9 +131,7 @@ def test_who_lost_his_lease_neither_lengthens_nor_ends_that_of_the_other(
     assert _rows(lost.id) == before
 
 
-def test_of_one_claim_only_the_first_begins_and_what_it_does_is_not_undone_by_the_second() -> (
-    None
-):
+def test_a_claim_begins_once_and_a_second_begin_undoes_nothing() -> None:
     claim = leases.claim_one(_run().id)
     assert claim is not None
     first = leases.begin_lease(claim.id, claim.epoch)

@@ -164,7 +164,7 @@ def test_a_run_goes_on_behind_what_was_removed_of_it(configure: Any) -> None:
     assert faults() == []
 
 
-def test_of_a_run_in_hand_the_rows_that_its_worker_goes_on_from_stay() -> None:
+def test_the_rows_from_which_a_worker_continues_stay() -> None:
     run = long_run()
     Run.objects.filter(id=run.id).update(lease_until="2100-01-01T00:00:00Z")
     counts = retention.dry_run(policy("long", keep_last=1))

@@ -92,7 +92,7 @@ def test_a_run_goes_with_all_that_hangs_on_it_and_the_audit_log_still_verifies(
     )
 
 
-def test_of_a_run_that_was_forked_the_row_the_head_and_the_point_stay() -> None:
+def test_a_forked_run_keeps_its_row_its_head_and_the_point_of_the_fork() -> None:
     run = long_run("short", "abcd")
     point = Checkpoint.objects.get(run=run, seq=2)
     fork = runs.advance(runs.fork(point.id).id)

@@ -127,7 +127,7 @@ def test_a_change_of_the_whole_state_shows_the_values_of_the_channels_that_were_
     }
 
 
-def test_of_an_open_superstep_what_finished_is_told() -> None:
+def test_an_open_superstep_lists_what_finished() -> None:
     graph_of()
     BROKEN.add("note")
     run = runs.advance(runs.start("outputs", {}).id)

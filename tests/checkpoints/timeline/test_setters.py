@@ -130,9 +130,7 @@ def parallel(*, unknown: bool = False) -> Graph:
     return graph
 
 
-def test_of_parallel_nodes_those_are_left_out_whose_result_says_that_they_wrote_nothing_to_it() -> (
-    None
-):
+def test_parallel_nodes_whose_results_did_not_write_to_a_path_are_left_out() -> None:
     graph = parallel()
     at = head_of(runs.advance(runs.start(graph.name, {}).id)).id
     assert timeline.blame(at, "notes").node == "pay, note"

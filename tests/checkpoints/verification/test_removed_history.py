@@ -223,7 +223,7 @@ def test_a_head_that_was_anchored_in_the_audit_log_may_be_among_removed_lines(
         assert verify_run(done.id) == []
 
 
-def test_of_removed_lines_the_hash_of_the_last_is_known() -> None:
+def test_the_hash_of_the_last_removed_line_is_known() -> None:
     gone = RemovedStretches([RemovedStretch(3, 5, "b", "a")])
     assert [
         gone.ends_with(*one) for one in ((4, "x"), (5, "a"), (5, "x"), (6, "a"))

@@ -61,7 +61,7 @@ def test_nobody_counts_twice() -> None:
     assert not _standing(policy, (ANN, "reject", 1), (ANN, "reject", 1)).settled
 
 
-def test_of_one_person_the_latest_verdict_counts() -> None:
+def test_the_latest_verdict_of_a_person_counts() -> None:
     policy = Policy(quorum=2, reject_quorum=2)
     changed: list[Signed] = [(ANN, "reject", 1), (ANN, "approve", 1)]
     assert not _standing(policy, *changed, (BOB, "reject", 1)).settled
@@ -231,7 +231,7 @@ def test_what_needs_a_write_that_was_rejected_with_another_is_rejected_too() -> 
     assert standings[THREE] == Standing(REJECTED, (ANN,), 1, cause=TWO)
 
 
-def test_of_several_rejections_the_first_one_rejects_what_needs_them() -> None:
+def test_the_first_of_several_rejections_rejects_the_writes_that_need_it() -> None:
     other = Held(UUID(int=9), 1, channel="payout")
     rejected = [
         Given(other.write, 1, "reject", ANN, 1),

@@ -114,9 +114,7 @@ def test_a_gate_holds_what_its_node_wants_to_remember() -> None:
     }
 
 
-def test_of_two_gates_on_one_key_that_are_settled_at_once_the_second_comes_back() -> (
-    None
-):
+def test_the_second_of_two_gates_settled_at_once_on_one_key_comes_back() -> None:
     def propose(state: Any, ctx: Any) -> None:
         ctx.memory.put("limit", ctx.node, "rules")
 

@@ -89,7 +89,9 @@ def test_a_key_has_1_to_200_characters(olive: Client, key: str) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_two_at_once_one_acts_and_both_get_its_answer(people: People) -> None:
+def test_one_of_two_concurrent_calls_acts_and_both_get_its_answer(
+    people: People,
+) -> None:
     clients = [Client(people.starter), Client(people.starter)]
     gate = threading.Barrier(2)
     answers = []

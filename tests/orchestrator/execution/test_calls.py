@@ -198,7 +198,7 @@ def test_the_visit_of_a_skipped_call_counts(made: list[Any], ada: User) -> None:
     assert verify_run(run.id) == []
 
 
-def test_of_a_fan_out_each_call_is_skipped_by_itself(
+def test_each_call_of_a_fan_out_is_skipped_separately(
     made: list[Any], ada: User
 ) -> None:
     run = advanced(paying_many(gate=call_gate(skip=True)))

@@ -496,7 +496,7 @@ def _of_three_writes() -> Graph:
     return flow
 
 
-def test_of_what_was_asked_anew_only_decisions_on_that_count_after_the_next_deadline(
+def test_only_decisions_on_the_repeated_request_count_after_its_deadline(
     people: cast.People,
 ) -> None:
     signers = [people.reviewer, people.second_reviewer]

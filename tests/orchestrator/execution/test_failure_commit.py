@@ -212,7 +212,7 @@ def test_a_settling_that_makes_no_sense_changes_nothing(
     assert run.status == Status.UNKNOWN
 
 
-def test_of_two_claims_one_proceeds_and_the_other_writes_nothing(
+def test_one_of_two_claims_proceeds_and_the_other_writes_nothing(
     tmp_path: Path,
 ) -> None:
     run = runs.start("effects", {"folder": str(tmp_path)})

@@ -276,7 +276,7 @@ def test_a_replay_counts_what_runs_again_and_nothing_that_was_recorded() -> None
     assert verify_run(replay.id) == []
 
 
-def test_of_several_tasks_that_note_one_name_the_last_in_declared_order_stays() -> None:
+def test_the_last_task_in_declared_order_wins_a_noted_name() -> None:
     flow = graph("fan")
     flow.node("split", sends="work")(
         lambda state, ctx: [Send("work", n) for n in range(3)]

@@ -145,7 +145,7 @@ def _retried(name: str, fails: int, **edges: Any) -> Graph:
     return flow
 
 
-def test_of_a_task_that_was_tried_twice_a_replay_takes_how_the_last_try_ended() -> None:
+def test_a_replay_of_a_task_tried_twice_takes_the_outcome_of_the_last_try() -> None:
     run = advanced(_retried("tried_twice", 1))
     assert run.status == Status.COMPLETED
     assert TaskResult.objects.filter(run=run).count() == 2
@@ -173,7 +173,7 @@ def _timeline(run: Run) -> list[tuple[str, int, int]]:
     ]
 
 
-def test_of_a_task_that_failed_twice_a_replay_goes_the_way_of_the_last_error() -> None:
+def test_a_replay_of_a_task_that_failed_twice_follows_the_last_error() -> None:
     run = advanced(_retried("failed_twice", 2, when="error"))
     assert run.status == Status.COMPLETED
     assert TaskResult.objects.filter(run=run).count() == 2

@@ -562,9 +562,7 @@ def test_a_recorded_result_of_the_old_kind_is_never_written_into_the_new_type() 
     assert "a value of the old kind waits to be written" in error["message"]
 
 
-def test_of_two_workers_with_old_and_new_code_each_takes_the_runs_of_its_version() -> (
-    None
-):
+def test_workers_with_old_and_new_code_take_the_runs_of_their_versions() -> None:
     deployed(paying("1"))
     old_run = started(paying("1"))
     ours = claimable.claimable()

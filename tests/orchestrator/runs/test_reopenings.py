@@ -392,7 +392,7 @@ def test_a_fork_does_not_repeat_why_it_was_re_opened(people: cast.People) -> Non
 
 
 @pytest.mark.parametrize("status", ["closed", "cancelling"])
-def test_of_what_is_closed_nothing_is_said_to_change(
+def test_a_closed_request_announces_no_changes(
     people: cast.People, status: str
 ) -> None:
     run = waiting_run()

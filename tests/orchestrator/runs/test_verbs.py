@@ -30,7 +30,7 @@ def simple() -> str:
     return registered(flow).name
 
 
-def test_of_many_starts_with_one_key_in_transactions_of_their_callers_one_makes_the_run(
+def test_only_one_of_many_starts_with_one_key_makes_the_run_inside_callers_transactions(
     simple: str,
 ) -> None:
     def start() -> Run:

@@ -76,7 +76,7 @@ def set_to(people: People, *values: Any) -> Run:
     return runs.advance(runs.start("details", run_input, by=people.starter).id)
 
 
-def test_of_very_many_changes_the_first_are_shown_and_no_more_are_counted(
+def test_only_the_first_of_very_many_changes_are_shown_and_counted(
     people: People,
 ) -> None:
     run = set_to(people, list(range(100_000)), list(range(1, 100_001)))

@@ -86,7 +86,7 @@ def test_two_runs_that_are_the_same_say_up_to_where(
     ] == ["not yet", "not yet"]
 
 
-def test_of_long_runs_it_is_said_that_not_all_was_laid_side_by_side(
+def test_a_comparison_of_long_runs_says_that_it_is_incomplete(
     run: Run, people: People, browse: Browse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     same = runs.advance(forks.forked(run, 1, by=people.starter).id)
