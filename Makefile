@@ -4,9 +4,11 @@ RUN = .venv/bin/python
 PORT ?= 8000
 PIP = $(RUN) -m pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-# Django 6.0 needs Python 3.12. The newest that is found, on the path or among those of pyenv.
-NEWER_PYTHON ?= $(firstword $(foreach python,python3.14 python3.13 python3.12 \
-	$(wildcard $(HOME)/.pyenv/versions/3.1[2-9].*/bin/python3),$(shell $(python) -c "import sys; print(sys.executable)" 2>/dev/null)))
+# Django 6.0 needs Python 3.12. Each of these versions is tested that is on the path or among those of pyenv.
+NEWER_PYTHONS ?= 3.12 3.13 3.14
+newer_python = $(firstword $(foreach python,python$(1) $(wildcard $(HOME)/.pyenv/versions/$(1).*/bin/python3),$(shell \
+	$(python) -c "import sys; print(sys.executable)" 2>/dev/null)))
+NEWER_VENVS = $(foreach version,$(NEWER_PYTHONS),$(if $(call newer_python,$(version)),.venv-newer/$(version)))
 # What goes past Django's cursors or leans on Django's inner parts; `TESTS=` takes all.
 TESTS ?= tests/checkpoints/db tests/checkpoints/ledger tests/orchestrator/execution/test_commit.py tests/approvals/test_signing.py
 
@@ -19,16 +21,12 @@ demo: .venv/.runtime
 test: .venv/.test
 	$(RUN) -m tests
 
-# The same on Django 6.0, where there is a Python that it runs on.
-ifeq ($(NEWER_PYTHON),)
-install-newer-django test-newer-django:
-	@echo "No Python 3.12 or newer here, and Django 6.0 needs one: it is not tested."
-else
-install-newer-django: .venv-newer/.test
+# The same on Django 6.0, with each newer Python that is here.
+install-newer-django: $(NEWER_VENVS:=/.test)
 
-test-newer-django: .venv-newer/.test
-	.venv-newer/bin/python -m tests $(TESTS)
-endif
+test-newer-django: install-newer-django
+	@[ -n "$(NEWER_VENVS)" ] || echo "No Python 3.12 or newer here, and Django 6.0 needs one: it is not tested."
+	@for venv in $(NEWER_VENVS); do echo "== $$venv =="; $$venv/bin/python -m tests $(TESTS) || exit 1; done
 
 # Crashes, lost answers, races and random graphs in short, half a minute of killed processes, and whole installations.
 sweep-short: .venv/.test
@@ -105,9 +103,9 @@ clean:
 	$(PIP) '.[lint,deploy,docs,bridges]'
 	touch $@
 
-.venv-newer/.test: pyproject.toml
-	$(NEWER_PYTHON) -m venv .venv-newer
-	.venv-newer/bin/python -m pip install --no-compile --quiet --disable-pip-version-check "django>=6.0,<6.1" --editable '.[test]'
+.venv-newer/%/.test: pyproject.toml
+	$(call newer_python,$*) -m venv .venv-newer/$*
+	.venv-newer/$*/bin/python -m pip install --no-compile --quiet --disable-pip-version-check "django>=6.0,<6.1" --editable '.[test]'
 	touch $@
 
 .venv-bench/.installed: pyproject.toml constraints.txt
