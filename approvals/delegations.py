@@ -92,9 +92,9 @@ def kept_delegations(ids: Collection[UUID]) -> dict[UUID, Delegation]:
 
 
 def is_taken_back(delegation: Delegation) -> bool:
-    """Return whether what was signed by a delegation lets nothing begin any more: who
-    passed the right on has revoked it, or a steward has. That its delegate has ended it
-    stops only what they would sign later.
+    """Return whether what was signed by a delegation no longer lets anything begin: its
+    delegator has revoked it, or a steward has. That its delegate has ended it stops
+    only what they would sign later.
     """
     if delegation.revoked_at is None:
         return False

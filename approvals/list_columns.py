@@ -249,7 +249,7 @@ UNEXPECTED_VIEWER = """
             AND named.run_status IS NOT NULL AND named.by_run = TRUE
     )
 """
-"""Whether a row of viewers should not be there."""
+"""The condition of viewer rows that should not exist."""
 
 
 def _is_wanted(event: str) -> str:

@@ -1132,8 +1132,8 @@ class Passkey(Sealed):
 
 
 class PasskeyChallenge(models.Model):
-    """What a person is about to sign with a passkey: used once, by them, in the session
-    that asked, within minutes.
+    """A document that a person is about to sign with a passkey: used once, by them, in
+    the same session, within minutes.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -1190,7 +1190,7 @@ class Notice(models.Model):
                 name="notice_waiting",
                 condition=models.Q(passed_on_at__isnull=True),
             ),
-            # Whether a request that came back waits already: a trigger looks.
+            # Set by a trigger if a request that came back is waiting already.
             models.Index(
                 fields=["request", "event"],
                 name="notice_waiting_of_request",

@@ -64,8 +64,7 @@ _STATUSES_OF_DECISIONS = (
     RequestStatus.SETTLED,
     RequestStatus.APPLIED,
 )
-"""Statuses that follow from the decisions; the others mean that nobody decides any
-more.
+"""Statuses that follow from the decisions; the others mean that decisions are closed.
 """
 
 

@@ -305,7 +305,7 @@ def _put_anew(row: Checkpoint, result: Rotated) -> None:
         return
     if not new:
         return
-    # What was read must still stand there when the row is updated.
+    # The row must still hold what was read when it is updated.
     was = {column: bytes(getattr(row, column)) for column in new}
     put = partial(payloads.put_payload, row.backend)
     columns = {

@@ -242,7 +242,7 @@ def _beginning_of(run_id: UUID) -> _Beginning:
     if not records:
         return _Beginning(None, {})
 
-    # Each record has a line of its own, and the run and its first checkpoint again.
+    # Each record has its own line, and the run and its first checkpoint again.
     of_run = len(_OF_RUN)
     of_line = of_run + len(_OF_LINE)
     run = _row_of(Run, _OF_RUN, records[0][:of_run])

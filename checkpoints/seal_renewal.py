@@ -77,8 +77,9 @@ def seal_anew(
 
     Raises `TamperedRow` or `WrongKey`, naming the row, at the first row that neither
     the older release nor this one sealed; its batch is rolled back. If it
-    `leaves_tampered`, such a row keeps its old seal, which proves nothing any more, so
-    that its run is found to be tampered with; the audit log must be whole all the same.
+    `leaves_tampered`, such a row keeps its old seal, which no longer proves anything,
+    so that its run is found to be tampered with; the audit log must be whole all the
+    same.
     """
     _require_first_time()
     renewal = _Renewal(result, triggers_lifted, leaves_tampered=leaves_tampered)

@@ -135,7 +135,7 @@ def is_due(run_id: UUID, request_id: UUID, *, kind: str = KIND) -> bool:
 
 
 def is_job_of(job: Job, request: ApprovalRequest) -> bool:
-    """Return whether a job, as it was sealed, is one of this request."""
+    """Return whether a job, by its sealed facts, belongs to this request."""
     return job.facts.get("request") == str(request.id) and _is_sound(job)
 
 

@@ -47,7 +47,8 @@ def expired_requests(
     if not tasks_without_request:
         return []
     newest: dict[Task, ApprovalRequest] = {}
-    # What each of these tasks asked last is closed: `waiting_requests` makes sure.
+    # The last request of each of these tasks is closed: `waiting_requests` ensures
+    # that.
     rows = requests_of_tasks(lease, tasks_without_request)
     for row in rows.filter(status__in=CLOSED):
         task = Task(row.node, row.visit, row.index)

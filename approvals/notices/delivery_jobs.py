@@ -313,7 +313,7 @@ def _attempt(delivery: WebhookDelivery) -> SendAttempt:
 
 
 def _require_vouched_for(webhook: Webhook) -> None:
-    """Raise `NotSent` if nobody may have anything sent to a webhook any more."""
+    """Raise `NotSent` if nobody vouches for a webhook any longer."""
     if is_vouched_for(webhook):
         return
     if webhook.run is None:

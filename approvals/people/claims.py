@@ -270,7 +270,7 @@ def end_claims(
 
 def shown_claim(request: ApprovalRequest) -> RequestClaim | None:
     """Return the claim on a request that lasts now, as a list read it with
-    `inbox.listed`; None if there is none, or nobody decides the request any more.
+    `inbox.listed`; None if there is none, or the request is closed to decisions.
     """
     taken: RequestClaim | None = getattr(request, "claim", None)
     if taken is None or request.status != "open":

@@ -176,7 +176,7 @@ def _add(
     counts.quick += decided.get("quick", 0)
     if _is_overdue(record, decided):
         counts.overdue += 1
-    # What a policy alone has settled took no time of people.
+    # Requests that a policy settled alone took no time of people.
     elif record["settled_at"] is not None and decided.get("signed"):
         elapsed = record["settled_at"] - record["opened_at"]
         # The moments are by two clocks, which may differ.

@@ -577,7 +577,7 @@ def _kept_open(request: ApprovalRequest, newest: Mapping[UUID, int]) -> str:
         if decision.verdict in (VETO, "reject"):
             last[decision.write] = decision
     for write, decision in last.items():
-        # What has a newer revision is open because of that.
+        # A write with a newer revision is open because of it.
         is_current = decision.revision == newest.get(write)
         if decision.verdict == VETO and is_current:
             return "a veto keeps it open"

@@ -83,7 +83,7 @@ class WriteLine:
             self.request,
             self.row.node,
             self.row.channel,
-            # What edits must fit, and what acting on it does.
+            # The type that edits must fit, and the effect of acting on the write.
             self.form,
             self.row.reason,
             tuple(sorted(self.changed)),

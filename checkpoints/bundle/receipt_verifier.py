@@ -42,7 +42,7 @@ UNKNOWN_AMOUNT = (
 )
 UNKNOWN_WINDOW = "it does not say when the window began before which no policy signs"
 NOBODY = ("", "the deadline", "the veto")
-"""Who decided where no person did."""
+"""The deciders that are not people."""
 _VALUES = ("old_value", "proposed_value", "final_value")
 _SIDES = ("seen", "signed")
 
@@ -346,9 +346,7 @@ def _require_hash(
     hash_: str,
     what: str,
 ) -> None:
-    """Raise `Bad` if a revision does not have this hash. What was erased has none any
-    more.
-    """
+    """Raise `Bad` if a revision does not have this hash. An erased value has none."""
     run = receipt["run"]
     write = receipt["write"]
     if not _is_hashed(revision):

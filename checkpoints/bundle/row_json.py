@@ -142,7 +142,7 @@ class RowReader:
                 return base64.b64encode(stored).decode()
             return sealed_columns.read_bytes(row, column, stored).decode()
         except (CountersignError, UnicodeDecodeError):
-            # What cannot be read must not stop the export of a run as it is.
+            # An unreadable value must not stop the export of a run as it is.
             return {"kept": base64.b64encode(in_row).decode()}
 
 

@@ -70,7 +70,7 @@ POLICIES = ("the policy of ", "policy ")
 # Events whose facts are compared with other rows.
 READABLE = ("run_started", "checkpoint_noted", "erased")
 
-# What the hash of a row is over, in order; the payloads as bytes.
+# The values that the hash of a row covers, in order; the payloads as bytes.
 EVENT = "before run seq type at node task actor payload"
 CHECKPOINT = (
     "parent_hash run line seq superstep source fingerprint format committed"

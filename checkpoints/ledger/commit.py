@@ -327,7 +327,7 @@ def prepare_commit(
     values = _columns(lease, run_update, at)
     values["head_seq"] = row.seq
     values["superstep"] = checkpoint.superstep
-    # A run that has ended needs nothing of its graph any more.
+    # A run that has ended no longer needs its graph.
     ends = run_update.status in ENDS
     values["pending"] = "" if ends else checkpoint.payload.pending
     if decided:

@@ -207,7 +207,7 @@ def _with_retries(work: Callable[[], T]) -> T:
         try:
             return work()
         except (OperationalError, InterfaceError):
-            # What the transaction did so far is lost with the connection.
+            # The transaction's work so far is lost with the connection.
             if connection.in_atomic_block:
                 raise
             connection.close()

@@ -2,8 +2,8 @@
 the run that it was forked from, as results on a line that no run has, so that plans of
 its relatives still list them.
 
-A run that is not a fork leaves nothing: it is removed only when no fork of it exists
-any more.
+A run that is not a fork leaves nothing: it is removed only when none of its forks
+exists.
 """
 
 from collections.abc import Iterator, Sequence

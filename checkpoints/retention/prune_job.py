@@ -245,8 +245,8 @@ def _record_end(
 def _removed(
     lease: JobLease, rule: Rule, by: Any, result: Pruned, total: int
 ) -> Iterator[None]:
-    """Remove piece by piece, and yield after each, until nothing goes any more or the
-    limit is reached.
+    """Remove piece by piece, and yield after each, until nothing more goes or the limit
+    is reached.
     """
     began = timezone.now()
     seconds_before = result.seconds

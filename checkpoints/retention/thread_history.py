@@ -104,7 +104,7 @@ def _remove_from(run: Run, choose: Choose, needs: Needs, *, by: Any) -> bool:
     going = removable(run, choose, needs, pinned=pinned)
     if not going.rows and not going.lines:
         return True
-    # What was changed by hand must not go without a word.
+    # A row that was changed by hand must not be removed silently.
     for fault in verify_run(run.id, most=1):
         raise TamperedRow(
             f"thread {run.key} does not verify, so nothing goes: {fault.reason}",

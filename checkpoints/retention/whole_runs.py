@@ -49,8 +49,8 @@ PARTS: list[Any] = [
     TaskFigure,
 ]
 """The models whose rows hang on a run; other floors add theirs when they are ready.
-Memory that it left belongs to the installation, and stays; files that no run names any
-more are swept.
+Memory that it left belongs to the installation, and stays; files that no run still
+names are swept.
 """
 
 

@@ -326,7 +326,7 @@ def _rows_side_by_side(
     """Return the rows after the shared history, each beside the one that it is aligned
     with.
     """
-    # What both share is shown as the split, not row by row.
+    # The shared part is shown as the split, not row by row.
     skipped_a, skipped_b = shared.skipped
     rows_a = a.rows[skipped_a:]
     rows_b = b.rows[skipped_b:]

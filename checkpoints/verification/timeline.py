@@ -63,7 +63,7 @@ def timeline(subject: Subject) -> Iterator[Fault]:
         for row in page:
             if row.seq != folded.seq + 1:
                 folded = _after_removed_rows(subject, folded, row.seq)
-            # What was not removed on purpose is missing.
+            # A row that was not removed on purpose is missing.
             if row.seq != folded.seq + 1:
                 yield from _missing_rows(subject, folded.seq + 1, row.seq)
                 folded = _Folded(row.seq - 1)

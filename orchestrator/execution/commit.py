@@ -748,7 +748,7 @@ def _status(
     if status != Status.PAUSED:
         return status
     if session.replay is not None:
-        # What was decided in its origin is applied next.
+        # The decisions of its origin are applied next.
         return Status.RUNNING
     session.reread_requests()
     # A gate that is settled already is applied next.

@@ -131,8 +131,8 @@ class Executor:
                     self._watch()
                 self._begin(self._due_attempts())
         except BaseException:
-            # All attempts stop counting first, so that none begins any more. Keeping
-            # evidence comes second, because that may fail.
+            # All attempts stop counting first, so that no more begin. Keeping evidence
+            # comes second, because that may fail.
             ended = [attempt for attempt in self._running.values() if attempt.leave()]
             for attempt in ended:
                 attempt.keep()
@@ -591,8 +591,8 @@ def lost_outcome(entry: Entry) -> TaskOutcome:
 
 
 def _lost(planned: NextAttempt, loss: Loss) -> TaskOutcome:
-    """Return the outcome of a task that has nothing to act on any more: people are
-    asked again if they had approved it, and no attempt was made before.
+    """Return the outcome of a task that has lost its authority: people are asked again
+    if they had approved it, and no attempt was made before.
     """
     if loss.through and planned.number == 1:
         return TaskOutcome("held", attempt=planned.number, loss=loss)

@@ -65,7 +65,7 @@ def fail_or_ask_again(session: Session) -> bool:
 
 
 def _ask_again(session: Session) -> None:
-    # What expired may have changed with the log.
+    # The expired requests may have changed with the log.
     session.open_requests()
     opening = _opening(session)
     ledger.append_events(session.lease, opening.events, inside=opening.insert)
@@ -113,7 +113,7 @@ def _opening(session: Session) -> NewRequests:
             gate = replace(gate, auto=None, standing=False, auto_after=None)
         reached[task] = _reached(closed, gate, settled)
         if _declared_gate(session, closed.request) is None:
-            # Nothing else says any more what people were shown.
+            # Nothing else still says what people were shown.
             reached[task] = replace(reached[task], shown=_as_shown(rows))
         held += proposal_of(task, gate, rows, presented)
     moment = Moment(

@@ -96,7 +96,7 @@ class Heartbeat:
 
     While `busy_until` (by the monotonic clock) is set, the slice's own thread does
     something that cannot be interrupted and should be over at once. If it is not over
-    by then, the run is given back, and a worker process, which is of no use any more,
+    by then, the run is given back, and a worker process, which is of no further use,
     ends.
     """
 

@@ -27,8 +27,8 @@ class FinishedTask:
     """A task that is finished: its output, or the error that its error edge carries,
     and the answer of its gate.
 
-    `why` is the reason for which people are asked; of a task that passed it is a warning,
-    that nothing prepares its call any more.
+    `why` is the reason for which people are asked; of a task that passed it is a
+    warning, that nothing prepares its call now.
 
     `guard` names the node whose gate holds it, if that is not its own. `reads` are the
     channels that its check read; None if they were not recorded. `diverged`: why a

@@ -50,7 +50,7 @@ class SeenApproval:
 def look_at(user: Any, run: str | UUID) -> SeenApproval:
     """Return an approval. Raises as `visible_approval` and `approval_of` do."""
     visible = asking.visible_approval(user, run)
-    # What is written meanwhile has a higher number, and is looked at again.
+    # Rows written in the meantime have higher numbers, and are looked at later.
     seq = visible.event_seq
     approval = asking.approval_of(visible)
     is_settled = approval.is_decided and approval.state not in STOPPED

@@ -151,7 +151,7 @@ def writer() -> Iterator[Callable[[RunCopies], None]]:
             if inserted:
                 inserted.pop().result()
         finally:
-            # The thread has a connection of its own, which nobody else would close.
+            # The thread has its own connection, which nobody else would close.
             thread.submit(connections.close_all).result()
 
 

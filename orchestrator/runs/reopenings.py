@@ -150,7 +150,7 @@ def _require_change(request: ApprovalRequest, opened: ApprovalRequest) -> None:
 
 def _require_own_veto(run: Run, old: Policy, new: Policy) -> None:
     """Raise `WrongStatus` where a veto would come in that the run's own version, which
-    is asked for it, need not have: then nothing could be approved any more.
+    is asked for it, need not have: then nothing could be approved.
     """
     veto = new.get("veto")
     if veto is None or veto == old.get("veto"):

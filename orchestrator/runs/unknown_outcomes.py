@@ -135,7 +135,7 @@ def settle_task(
     else:
         was_restored = run.error_code == RESTORED
         locked_run.requeue_run(run, events=[event], only=frozenset({Status.UNKNOWN}))
-        # What `restored` paused would otherwise never come.
+        # Otherwise, jobs that `restored` paused would never run.
         if was_restored:
             deadlines.go_on(run, was_restored=True)
 

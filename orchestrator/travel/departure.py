@@ -134,7 +134,7 @@ class Departure:
         that continues, at this point. At most one query.
         """
         at = pending_parts(self.document["frontier"], self.document["open"])
-        # What waits there is asked again, under the policy of the version that
+        # Waiting requests are asked again, under the policy of the version that
         # continues.
         return versions.judgement_of(self.checkpoint, self.graph, at, silent=frozenset)
 

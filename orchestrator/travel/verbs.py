@@ -157,7 +157,7 @@ def plan_departure(
     if travel == Travel.REPLAY:
         waiting = ()
     else:
-        # What a line stops at, a line that departs from it stops at too.
+        # A line that departs from another keeps its stops.
         if line:
             # A paused fork stops at every node; what departs from it does not.
             stops = [node for node in line.stops if node != NOT_STARTED]
@@ -394,7 +394,7 @@ def _begin_next_line(
     check_answers(request.answers, waiting)
     new = _new_line(point, overlay, waiting, request, seq=run.head_seq + 1)
 
-    # What is open on the line that is left is withdrawn before it is asked again.
+    # Open requests on the line that is left are withdrawn before they are asked again.
     withdrawn = leave_requests(run.id)
     jobs.cancel_jobs_of(run.id)
     next_line = NextLine(run.id, run.line + 1, run.graph, protection_of(run))

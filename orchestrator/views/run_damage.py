@@ -26,8 +26,8 @@ _NAMED = re.compile(r"checkpoints_checkpoint (?:[0-9a-f-]{36} )?([0-9a-f-]{36})"
 class RunDamage:
     """The part of a run that does not verify. `seq`: the number of its first broken
     checkpoint; `intact`: the checkpoint right before it, if that verifies;
-    `all_before`: all before it were verified. If nothing is `broken` any more, the
-    record was restored.
+    `all_before`: all before it were verified. If nothing is `broken` now, the record
+    was restored.
     """
 
     seq: int | None = None

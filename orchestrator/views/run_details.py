@@ -558,7 +558,7 @@ def _question(read: Facts) -> str:
 
 
 _KIND_OF_LANDING = {"added": "added", "updated": "changed", "removed": "removed"}
-"""What happened to a memory -> the change of a state that has the same sign."""
+"""Change of a memory -> the change of a state that has the same sign."""
 
 
 def event_rows(checkpoint: Checkpoint, snapshot: Facts, query: Query) -> Facts:

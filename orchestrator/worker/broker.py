@@ -32,8 +32,8 @@ from orchestrator.worker.tasks import ADVANCE, WORK
 from orchestrator.worker.wait import Listener
 
 UNBEGUN_SECONDS = 10.0
-"""A claim is for a worker that is free already. If it waits for this long, no worker
-reads the queue any more.
+"""A claim is for a worker that is free already. If it waits for this long, no worker is
+reading the queue.
 """
 NO_SLOT_SECONDS = 0.5
 NO_DATABASE_SECONDS = 1.0

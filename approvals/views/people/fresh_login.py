@@ -39,7 +39,7 @@ def fresh_until(request: HttpRequest) -> datetime | None:
 
 
 def spend_fresh_login(request: HttpRequest) -> None:
-    """Let a fresh log-in confirm nothing any more."""
+    """Let a fresh log-in no longer confirm anything."""
     request.session.pop(MARK, None)
 
 

@@ -11,7 +11,7 @@ from orchestrator.engine.graphs.effect import APPROVED, REJECTED, SKIPPED
 from orchestrator.engine.graphs.gate import outcome_of
 
 AUTOMATIC = -1
-"""Who decided where an automatic policy did: the id of no account."""
+"""The voter of an automatic policy: the id of no account."""
 VETO = "veto"
 """The verdict of a veto, which keeps open what people have approved."""
 

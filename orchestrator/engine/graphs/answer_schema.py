@@ -160,7 +160,7 @@ def _refusal(reason: str) -> InvalidValue:
     return InvalidValue(f"the schema of an answer {reason}", path="schema")
 
 
-# What a node gives.
+# The values that a node returns.
 
 
 def _text_of(schema: Any) -> bytes:
@@ -305,7 +305,7 @@ def _references(schema: Json, *, applied: bool = False) -> Iterator[str]:
             yield from _references(inner, applied=applied)
 
 
-# What people answer.
+# The values that people answer.
 
 
 def _with_amounts(keyword: str, keeps: Callable[[Decimal, Decimal], bool]) -> Any:

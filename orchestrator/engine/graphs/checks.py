@@ -531,8 +531,8 @@ def _reached_ungated(
 
 
 def _surely_asks(node: Node) -> bool:
-    """Return whether nothing of a node passes without people. A gate with a rule of its
-    own may answer that nobody needs to be asked.
+    """Return whether nothing of a node passes without people. A gate with its own rule
+    may answer that nobody needs to be asked.
     """
     if not node.gated:
         return False

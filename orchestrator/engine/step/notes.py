@@ -116,7 +116,7 @@ def _millionths_of(number: int | Decimal) -> int | None:
     """Return a number in millionths; None if it is finer than that."""
     if isinstance(number, int):
         return number * SCALE
-    # A context of its own: that of the thread belongs to the node, and may round.
+    # A separate context: that of the thread belongs to the node, and may round.
     exact = Context(prec=28, traps=[Inexact])
     try:
         with_six_places = number.quantize(_MILLIONTH, context=exact)

@@ -103,7 +103,7 @@ class Output:
             "goto": None if self.goto is None else list(self.goto),
             "sends": [[target, payload] for target, payload in self.sends],
         }
-        # What most results lack is left out of their JSON.
+        # Parts that most results lack are left out of their JSON.
         if self.reads:
             plain["reads"] = list(self.reads)
         if self.metadata:

@@ -522,7 +522,7 @@ def pending_edges(frontier: Frontier) -> list[str]:
 
 
 def skipped(compiled: Compiled, frontier: Frontier) -> list[str]:
-    """Return the nodes that have not run and that no live work can reach any more, in
+    """Return the nodes that have not run and that live work can no longer reach, in
     declared order.
     """
     reach = compiled.reach

@@ -359,7 +359,7 @@ class _Settling:
             self._apply(settlement)
 
     def _is_kept_open(self, settlement: Settled, state: State) -> bool:
-        # What applies nothing needs no veto.
+        # A gate that applies nothing needs no veto.
         if self._stays_open is None or not settlement.writes:
             return False
         return self._stays_open(settlement, state)

@@ -262,7 +262,7 @@ def _window_changes(
     if before != after:
         yield GateChange(
             f"seconds before it signs by itself: {before} became {after}",
-            # Where nothing signs by itself any more, nobody has to wait for it.
+            # Without automatic signatures, nobody has to wait for one.
             weaker=after < before and signs_by_itself(new),
         )
 
