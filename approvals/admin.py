@@ -3,18 +3,31 @@ actions lead to the reviews.
 """
 
 from typing import Any
+from uuid import UUID
 
+from django import forms
 from django.contrib import admin, messages
+from django.contrib.auth import get_user_model
+from django.core.exceptions import PermissionDenied
 from django.db.models import Max, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.shortcuts import get_object_or_404, redirect
 from django.template.response import TemplateResponse
-from django.urls import reverse
+from django.urls import path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from approvals import passkeys
-from approvals.models import ApprovalRequest, Decision, Passkey, Receipt
+from approvals.doors import messages as door_messages
+from approvals.doors import verbs as doors
+from approvals.models import (
+    ApprovalRequest,
+    Decision,
+    Door,
+    DoorMessage,
+    Passkey,
+    Receipt,
+)
 from checkpoints.admin.rows import GraphFilter, ReadOnlyRows, as_sealed
 from checkpoints.models import Run
 from orchestrator.engine.errors import CountersignError
@@ -231,6 +244,188 @@ class PasskeyAdmin(ReadOnlyRows):
         names = [person.get_username() for person in people[: MOST_NAMED + 1]]
         extra = {"without": names[:MOST_NAMED], "more": len(names) > MOST_NAMED}
         return super().changelist_view(request, {**(extra_context or {}), **extra})
+
+
+class DoorForm(forms.Form):
+    """The form of a new door."""
+
+    slug = forms.CharField(label="Name, as it stands in the address")
+    account = forms.CharField(label="User name of the account that signs")
+    graph = forms.CharField()
+    node = forms.CharField(label="Node whose gate asks")
+    key_pointer = forms.CharField(label="JSON Pointer to the key of the run")
+    answer_pointer = forms.CharField(
+        label="JSON Pointer to the answer; empty for the whole body", required=False
+    )
+    until = forms.DateTimeField(label="Open until (UTC)", required=False)
+    secret = forms.CharField(
+        label="Secret of the sender; empty for a new one",
+        required=False,
+        widget=forms.PasswordInput,
+    )
+
+    def clean_account(self) -> Any:
+        """Return the account of this name."""
+        accounts = get_user_model()
+        name = self.cleaned_data["account"]
+        named = {accounts.USERNAME_FIELD: name}
+        account = accounts._default_manager.filter(**named).first()
+        if account is None:
+            raise forms.ValidationError("There is no such account.")
+        return account
+
+
+class SecretForm(forms.Form):
+    """The next secret of a door."""
+
+    secret = DoorForm.base_fields["secret"]
+
+
+@admin.register(Door)
+class DoorAdmin(ReadOnlyRows):
+    """Doors. Who manages them makes them, gives them other secrets and switches them."""
+
+    list_display = ("slug", "graph", "node", "account", "enabled", "until", as_sealed)
+    list_select_related = ("account",)
+    ordering = ("-at",)
+    actions = ("switch_on", "switch_off", "rotate")
+
+    def get_queryset(self, request: HttpRequest) -> "QuerySet[Any]":
+        """With what their seals cover, for the list says whether each is as it was
+        sealed.
+        """
+        return admin.ModelAdmin.get_queryset(self, request)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return (*self.list_display, "key_pointer", "answer_pointer", "by", "at")
+
+    get_readonly_fields = get_fields
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return doors.may_manage(request.user)
+
+    def has_manage_permission(self, request: HttpRequest) -> bool:
+        """Return whether this person may change doors."""
+        return doors.may_manage(request.user)
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        """Show the form of a new door; the answer to it shows its secret, once."""
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        form = DoorForm(request.POST or None)
+        if form.is_valid():
+            try:
+                door, secret = doors.make_door(**form.cleaned_data, by=request.user)
+            except CountersignError as error:
+                form.add_error(None, f"{error.message}.")
+            else:
+                return self._page(request, door=door, secret=secret)
+        return self._page(request, form=form)
+
+    def get_urls(self) -> Any:
+        page = self.admin_site.admin_view(self.secret_view)
+        name = "approvals_door_secret"
+        return [path("<uuid:door>/secret/", page, name=name), *super().get_urls()]
+
+    def secret_view(self, request: HttpRequest, door: UUID) -> HttpResponse:
+        """Show the form of a door's next secret; the answer to it shows that, once."""
+        if not self.has_manage_permission(request):
+            raise PermissionDenied
+        row = get_object_or_404(Door, id=door)
+        form = SecretForm(request.POST if request.method == "POST" else None)
+        if form.is_valid():
+            try:
+                secret = doors.rotate_secret(
+                    row.id, **form.cleaned_data, by=request.user
+                )
+            except CountersignError as error:
+                form.add_error(None, f"{error.message}.")
+            else:
+                return self._page(request, door=row, secret=secret)
+        return self._page(request, door=row, form=form)
+
+    def _page(self, request: HttpRequest, **context: Any) -> HttpResponse:
+        title = "Make another secret" if "door" in context else "Make a door"
+        every_page = self.admin_site.each_context(request)
+        template = "admin/approvals/door/form.html"
+        page = TemplateResponse(
+            request, template, every_page | {"title": title} | context
+        )
+        page["Cache-Control"] = "no-store"
+        return page
+
+    @admin.action(description="Make another secret", permissions=["manage"])
+    def rotate(
+        self, request: HttpRequest, queryset: "QuerySet[Any]"
+    ) -> HttpResponse | None:
+        """Lead to the form of the chosen door's next secret."""
+        chosen = list(queryset.values_list("id", flat=True)[:2])
+        if len(chosen) == 1:
+            return redirect("admin:approvals_door_secret", chosen[0])
+        self.message_user(request, "Select a single door.", messages.WARNING)
+        return None
+
+    @admin.action(description="Switch on", permissions=["manage"])
+    def switch_on(self, request: HttpRequest, queryset: "QuerySet[Any]") -> None:
+        """Let these doors take messages."""
+        self._switch(request, queryset, enabled=True)
+
+    @admin.action(description="Switch off", permissions=["manage"])
+    def switch_off(self, request: HttpRequest, queryset: "QuerySet[Any]") -> None:
+        """Let these doors take no message any more."""
+        self._switch(request, queryset, enabled=False)
+
+    def _switch(self, request: HttpRequest, rows: Any, *, enabled: bool) -> None:
+        for door in rows:
+            try:
+                doors.switch_door(door.id, enabled=enabled, by=request.user)
+            except CountersignError as error:
+                self.message_user(request, f"{door}: {error.message}.", messages.ERROR)
+
+
+@admin.register(DoorMessage)
+class DoorMessageAdmin(ReadOnlyRows):
+    """Messages at doors and what came of them, without what they say."""
+
+    list_display = ("message_id", "door", "key", "state", "reason", "at", "ended_at")
+    list_select_related = ("door",)
+    list_filter = ("status",)
+    ordering = ("-at",)
+    search_fields = ("=key", "=message_id")
+    actions = ("deliver_again",)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return self.list_display
+
+    get_readonly_fields = get_fields
+
+    def has_manage_permission(self, request: HttpRequest) -> bool:
+        """Return whether this person may offer messages again."""
+        return doors.may_manage(request.user)
+
+    @admin.display(description="status", ordering="status")
+    def state(self, row: DoorMessage) -> str:
+        """Return the status in words."""
+        return str(row.get_status_display())
+
+    @admin.display(description="why")
+    def reason(self, row: DoorMessage) -> str:
+        """Return why it was refused, in words."""
+        return door_messages.reason_of(row)
+
+    @admin.action(description="Deliver again", permissions=["manage"])
+    def deliver_again(self, request: HttpRequest, queryset: "QuerySet[Any]") -> None:
+        """Offer the refused ones of these messages to their runs once more."""
+        for row in queryset:
+            try:
+                message = door_messages.deliver_again(row.id, by=request.user)
+            except CountersignError as error:
+                self.message_user(request, f"{error.message}.", messages.ERROR)
+            else:
+                words = message.get_status_display()
+                self.message_user(request, f"{message.message_id}: {words}.")
 
 
 @admin.register(Receipt)

@@ -48,12 +48,14 @@ class PostedAssertion:
 class Confirmation:
     """The proof that a person has shown in the request in which they sign: `person` is the primary
     key of their account, `method` one of `WAYS`. The assertion of a passkey
-    is verified under the run's lock, against what is decided there.
+    is verified under the run's lock, against what is decided there. A fresh log-in is used
+    up there: `session` is the hash of the session in which it was made.
     """
 
     person: Any
     method: str
     assertion: PostedAssertion | None = None
+    session: str = ""
 
 
 def needed_for(

@@ -11,10 +11,11 @@ from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from approvals.models import Draft
+from checkpoints.db import query_cache
 from checkpoints.models import Run
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json, read_value
@@ -115,6 +116,16 @@ def _row(user: Any, run: Run, choice: DraftChoice, number: int) -> Draft:
         number=number,
         at=timezone.now(),
     )
+
+
+def forget_drafts_of(run: UUID, settled: Sequence[UUID]) -> None:
+    """Remove everybody's drafts of these writes of a run. One statement."""
+    writes = query_cache.padded(settled)
+    query_cache.delete_selected(Draft, _query_of_settled, run, *writes)
+
+
+def _query_of_settled(run: UUID, *writes: UUID) -> "QuerySet[Any, Any]":
+    return Draft.objects.filter(run=run, write__in=writes).order_by().values("id")
 
 
 def forget_drafts(

@@ -8,10 +8,13 @@ from typing import Any
 
 from django.db.models import QuerySet
 
+from approvals.doors.messages import ERASED, close_message
 from approvals.models import (
     ApprovalRequest,
     Decision,
+    DoorMessage,
     Draft,
+    MessageStatus,
     Receipt,
     RequestComment,
 )
@@ -70,6 +73,21 @@ def _erase_drafts(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
     _drafts(run).delete()
 
 
+def _messages(run: Run) -> "QuerySet[DoorMessage]":
+    rows = DoorMessage.objects.filter(key=run.key, graph=run.graph)
+    return rows.exclude(body=b"")
+
+
+def _count_messages(run: Run) -> int:
+    return _messages(run).count()
+
+
+def _erase_messages(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
+    """Drop the bodies of messages that came at a door for a run and were not signed."""
+    for message in _messages(run):
+        close_message(message, MessageStatus.REFUSED, ERASED)
+
+
 PLACES = [
     Place(ApprovalRequest, _erased_request),
     Place(Decision, _erased_decision),
@@ -81,5 +99,12 @@ SWEEPS = [
         "drafts",
         count=_count_drafts,
         erase=_erase_drafts,
+    ),
+    Sweep(
+        "messages at doors",
+        count=_count_messages,
+        erase=_erase_messages,
+        # A message may come in while the erasure goes on.
+        again=True,
     ),
 ]

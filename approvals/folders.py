@@ -10,16 +10,15 @@ from django.db.models import Exists, OuterRef, QuerySet
 from approvals import inbox
 from approvals.models import (
     ApprovalRequest,
-    Draft,
+    RequestDrafter,
     RequestReviewer,
     RequestSigner,
-    RequestStatus,
 )
 from approvals.permissions import principals_shown, visible_among
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.db.first_rows import SOURCE, first_of_each
 from checkpoints.db.together import Count
-from checkpoints.models import PendingWrite, Run
+from checkpoints.models import Run
 
 
 def came_back_to(
@@ -66,37 +65,24 @@ def drafted_by(
     with `behind` only those behind this place. `principals` are his, where the caller
     has just read them.
     """
-    drafted = _drafted(user, principals=principals)
+    drafters = _drafted(user, principals=principals)
     if behind is not None:
-        drafted = drafted.filter(behind.behind_in_signed("id"))
-    requests = ApprovalRequest.objects.filter(id__in=drafted.values("id")[:first])
+        drafters = drafters.filter(behind.behind_in_signed())
+    requests = ApprovalRequest.objects.filter(id__in=drafters.values("request")[:first])
     return inbox.listed(requests).order_by("-opened_at", "-id")
 
 
 def _drafted(
     user: Any, *, principals: Sequence[str] | None = None
-) -> "QuerySet[ApprovalRequest]":
-    """Return the open requests in whose writes this user has drafts, newest first, of the
-    runs that he may see. `principals` are his, where the caller has just read them.
+) -> "QuerySet[RequestDrafter]":
+    """Return the rows of the open requests in which this user has drafts, newest first,
+    of the runs that he may see. `principals` are his, where the caller has just read
+    them.
     """
-    drafts = Draft.objects.filter(by=user.pk)
-    # Of a run that asks several things at once only those with a draft.
-    writes = PendingWrite.objects.filter(
-        run=OuterRef("run"),
-        line=OuterRef("line"),
-        node=OuterRef("node"),
-        visit=OuterRef("visit"),
-        index=OuterRef("index"),
-        write__in=drafts.values("write"),
-    )
+    drafters = RequestDrafter.objects.filter(by=user, is_open=True, drafts__gt=0)
     run = Run.objects.filter(id=OuterRef("run")).exclude(status__in=CLOSED_TO_DECISIONS)
-    requests = ApprovalRequest.objects.filter(
-        Exists(writes),
-        Exists(visible_among(user, run, principals=principals)),
-        run__in=drafts.order_by().values("run"),
-        status=RequestStatus.OPEN,
-    )
-    return requests.order_by("-opened_at", "-id")
+    visible = visible_among(user, run, principals=principals)
+    return drafters.filter(Exists(visible)).order_by("-opened_at", "-request_id")
 
 
 def expired_for(
@@ -128,8 +114,7 @@ def count_queries(user: Any, principals: Sequence[str]) -> dict[str, Count]:
     `principals` are the user's, as the caller has just read them.
     """
     came_back = _back(user, principals=principals).values("request")
-    # Unordered, so that no more are read than are counted.
-    drafted = _drafted(user, principals=principals).order_by().values("id")
+    drafted = _drafted(user, principals=principals).values("request")
     return {
         "back": Count(came_back[: inbox.MANY + 1]),
         "drafts": Count(drafted[: inbox.MANY + 1]),

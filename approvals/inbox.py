@@ -92,12 +92,10 @@ class InboxPlace:
         less_urgent = Q(deadline__gt=self.deadline) | Q(deadline__isnull=True)
         return less_urgent | Q(later, deadline=self.deadline)
 
-    def behind_in_signed(self, request: str = "request") -> Q:
-        """Return the filter for signers behind this place, the newest request first;
-        for other rows with the name of their column of the `request`.
-        """
+    def behind_in_signed(self) -> Q:
+        """Return the filter for signers behind this place, the newest request first."""
         earlier = Q(opened_at__lt=self.opened_at)
-        earlier |= Q(**{f"{request}__lt": self.request}, opened_at=self.opened_at)
+        earlier |= Q(request__lt=self.request, opened_at=self.opened_at)
         return earlier & Q(opened_at__lte=self.opened_at)
 
 

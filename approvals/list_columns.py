@@ -1,7 +1,8 @@
 """Triggers on PostgreSQL and SQLite that keep what lists are read by equal to the rows
 that it is copied from, whoever changes these: the columns of `RequestReviewer`, and the
-rows of `RequestSigner` and `RequestViewer`. They also write the `Notice` of each change
-that people and services hear of, in the transaction of that change.
+rows of `RequestDrafter`, `RequestSigner` and `RequestViewer`. They also write the
+`Notice` of each change that people and services hear of, in the transaction of that
+change.
 
 The first `MOST_SINGLY` principals of a run have a row of `RequestViewer` for each of its
 requests, and the run has one for those who are named later, so that a run that names
@@ -30,7 +31,9 @@ from approvals.models import (
     BY_DEADLINE,
     ApprovalRequest,
     Decision,
+    Draft,
     Notice,
+    RequestDrafter,
     RequestReviewer,
     RequestSigner,
     RequestStatus,
@@ -42,6 +45,8 @@ from checkpoints.models import ErasureRecord, Job, PendingWrite, Run, RunLine
 from checkpoints.models.run_line import Travel
 
 TRIGGERS = {
+    "drafter_removed": Draft,
+    "drafter_saved": Draft,
     "notice_request_changed": ApprovalRequest,
     "notice_request_opened": ApprovalRequest,
     "notice_run_stopped": Run,
@@ -138,6 +143,8 @@ def _names() -> dict[str, str]:
         "requests": _table(ApprovalRequest),
         "runs": _table(Run),
         "decisions": _table(Decision),
+        "drafts": _table(Draft),
+        "drafters": _table(RequestDrafter),
         "signers": _table(RequestSigner),
         "viewers": _table(RequestViewer),
         "pending": _table(PendingWrite),
@@ -166,6 +173,8 @@ def _names() -> dict[str, str]:
         "OLD.created_at {is_not} NEW.created_at "
         "OR (OLD.status IN {closed}) {is_not} (NEW.status IN {closed})"
     ).format(**names)
+    for name, drafts in DRAFTS[connection.vendor].items():
+        names[name] = DRAFTERS.format(of_drafts=drafts.format(**names), **names)
     names["by_run"] = BY_RUN.format(
         singly=MOST_SINGLY - 1, most_runs=MOST_RUNS - 1, **names
     )
@@ -201,6 +210,43 @@ BEHIND = """
     ) AS changed_since)
 """
 """How many writes that a signer decided have changed since; NULL for none."""
+DRAFTERS = """
+    SELECT request.id AS request_id, draft.by_id AS by_id, request.run_id AS run,
+        request.opened_at AS opened_at, request.status = {open} AS is_open,
+        count(*) AS drafts
+    FROM {of_drafts} AS draft
+    JOIN {pending} proposed ON proposed.write = draft.write AND proposed.revision = 1
+    JOIN {requests} request ON request.run_id = proposed.run_id
+        AND request.line = proposed.line AND request.node = proposed.node
+        AND request.visit = proposed.visit AND request."index" = proposed."index"
+    GROUP BY request.id, draft.by_id
+"""
+"""The rows of drafters that these drafts make."""
+DRAFTS = {
+    "sqlite": {
+        "drafters_of_all": "{drafts}",
+        "drafters_saved": "(SELECT NEW.by_id AS by_id, NEW.write AS write)",
+        "drafters_removed": "(SELECT OLD.by_id AS by_id, OLD.write AS write)",
+    },
+    "postgresql": {
+        "drafters_of_all": "{drafts}",
+        "drafters_saved": "saved",
+        "drafters_removed": "removed",
+    },
+}
+"""By vendor, the drafts that stand in each text of `DRAFTERS`."""
+ADD_DRAFTERS = """
+        INSERT INTO {drafters} (request_id, by_id, run, opened_at, is_open, drafts)
+        {drafters_saved}
+        ON CONFLICT (request_id, by_id)
+        DO UPDATE SET drafts = {drafters}.drafts + excluded.drafts;
+"""
+TAKE_DRAFTERS = """
+        UPDATE {drafters} SET drafts = {drafters}.drafts - gone.drafts
+        FROM ({drafters_removed}) AS gone
+        WHERE {drafters}.request_id = gone.request_id
+            AND {drafters}.by_id = gone.by_id;
+"""
 BY_RUN = """
     EXISTS (
         SELECT 1 FROM {reviewers} other
@@ -432,6 +478,9 @@ SQLITE = (
         UPDATE {signers}
         SET opened_at = NEW.opened_at, is_open = (NEW.status = {open})
         WHERE request_id = NEW.id;
+        UPDATE {drafters}
+        SET opened_at = NEW.opened_at, is_open = (NEW.status = {open})
+        WHERE request_id = NEW.id;
         UPDATE {viewers} SET opened_at = NEW.opened_at
         WHERE OLD.opened_at <> NEW.opened_at AND request_id = NEW.id;
     END
@@ -488,6 +537,12 @@ SQLITE = (
             GROUP BY signer.id HAVING max(decided.revision) = NEW.revision - 1
         );
     END
+    """,
+    f"""
+    CREATE TRIGGER drafter_saved AFTER INSERT ON {{drafts}} BEGIN {ADD_DRAFTERS} END
+    """,
+    f"""
+    CREATE TRIGGER drafter_removed AFTER DELETE ON {{drafts}} BEGIN {TAKE_DRAFTERS} END
     """,
     """
     CREATE TRIGGER notice_request_opened AFTER INSERT ON {requests}
@@ -633,6 +688,9 @@ POSTGRESQL = (
         UPDATE {signers}
         SET opened_at = NEW.opened_at, is_open = (NEW.status = {open})
         WHERE request_id = NEW.id;
+        UPDATE {drafters}
+        SET opened_at = NEW.opened_at, is_open = (NEW.status = {open})
+        WHERE request_id = NEW.id;
         UPDATE {viewers} SET opened_at = NEW.opened_at
         WHERE OLD.opened_at <> NEW.opened_at AND request_id = NEW.id;
         RETURN NULL;
@@ -720,6 +778,28 @@ POSTGRESQL = (
     CREATE OR REPLACE TRIGGER signer_write_revised AFTER INSERT ON {pending}
     FOR EACH ROW WHEN (NEW.revision > 1)
     EXECUTE FUNCTION countersign_signer_write_revised()
+    """,
+    f"""
+    CREATE OR REPLACE FUNCTION countersign_drafter_saved()
+    RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {ADD_DRAFTERS}
+        RETURN NULL;
+    END $$
+    """,
+    """
+    CREATE OR REPLACE TRIGGER drafter_saved AFTER INSERT ON {drafts}
+    REFERENCING NEW TABLE AS saved
+    FOR EACH STATEMENT EXECUTE FUNCTION countersign_drafter_saved()
+    """,
+    f"""
+    CREATE OR REPLACE FUNCTION countersign_drafter_removed()
+    RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {TAKE_DRAFTERS}
+        RETURN NULL;
+    END $$
+    """,
+    """
+    CREATE OR REPLACE TRIGGER drafter_removed AFTER DELETE ON {drafts}
+    REFERENCING OLD TABLE AS removed
+    FOR EACH STATEMENT EXECUTE FUNCTION countersign_drafter_removed()
     """,
     # Whoever holds the row wakes the job, and nobody waits for them. If they roll back,
     # its next turn comes within a minute.
@@ -895,6 +975,20 @@ COPIES = (
         SELECT signer.id FROM {signers} signer WHERE signer.behind {is_not} {behind}
     )
     """,
+    """
+    INSERT INTO {drafters} (request_id, by_id, run, opened_at, is_open, drafts)
+    {drafters_of_all}
+    ON CONFLICT (request_id, by_id) DO UPDATE SET opened_at = excluded.opened_at,
+        is_open = excluded.is_open, drafts = excluded.drafts
+    """,
+    """
+    UPDATE {drafters} SET drafts = 0
+    WHERE drafts <> 0 AND NOT EXISTS (
+        SELECT 1 FROM ({drafters_of_all}) AS expected
+        WHERE expected.request_id = {drafters}.request_id
+            AND expected.by_id = {drafters}.by_id
+    )
+    """,
     "DELETE FROM {viewers} WHERE {unexpected}",
     """
     UPDATE {viewers}
@@ -995,13 +1089,9 @@ def _has_columns() -> bool:
     """Return whether the tables are those of this version. The signal comes after plans
     too that remove them.
     """
+    # The newest of the tables.
     tables = connection.introspection.table_names()
-    if Notice._meta.db_table not in tables:
-        return False
-    # The newest of the columns.
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT * FROM {_table(Webhook)} LIMIT 0")  # noqa: S608
-        return "receiver" in {column[0] for column in cursor.description}
+    return RequestDrafter._meta.db_table in tables
 
 
 def remove_triggers() -> None:

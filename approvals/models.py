@@ -584,6 +584,51 @@ class RequestSigner(models.Model):
         return f"{self.by_id} in {self.request_id}"
 
 
+class RequestDrafter(models.Model):
+    """A person who has drafts in a request, for their folder of drafts: once, however
+    many writes they drafted.
+
+    The rows are made by triggers: see `approvals.list_columns`.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    # No index for the request alone: `request_drafter` begins with it.
+    request = models.ForeignKey(
+        ApprovalRequest,
+        on_delete=models.CASCADE,
+        related_name="drafters",
+        db_index=False,
+    )
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.CASCADE,
+        related_name="+",
+        db_index=False,
+    )
+    run = models.UUIDField()
+    opened_at = models.DateTimeField()
+    is_open = models.BooleanField()
+    # The row stays without drafts, so that saving and removing wait for each other.
+    drafts = models.IntegerField(
+        help_text="For how many writes of the request there are drafts of theirs."
+    )
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["request", "by"], name="request_drafter")
+        ]
+        indexes = [
+            models.Index(
+                fields=["by", "-opened_at", "-request"],
+                name="drafter_open",
+                condition=models.Q(is_open=True, drafts__gt=0),
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.by_id} in {self.request_id}"
+
+
 class RequestClaim(Sealed):
     """The person who has taken a request, since and until when: a row while it lasts. Sealed, so
     that nobody keeps others from signing with a row put into the database.
@@ -1049,7 +1094,7 @@ class Draft(Sealed):
         constraints = [
             models.UniqueConstraint(fields=["by", "write"], name="draft_by_write")
         ]
-        # The runs in which a person has drafted something.
+        # A person's drafts in a run.
         indexes = [models.Index(fields=["by", "run"], name="draft_by_person")]
 
     def __str__(self) -> str:
@@ -1149,6 +1194,28 @@ class PasskeyChallenge(models.Model):
 
     def __str__(self) -> str:
         return f"challenge of {self.user_id}"
+
+
+class FreshLogin(models.Model):
+    """A log-in at the provider of a company by which a person confirms one act, in the
+    session that began it, within minutes.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+"
+    )
+    session = models.CharField(max_length=64, help_text="SHA-256 of the session's key.")
+    nonce = models.CharField(
+        max_length=64,
+        unique=True,
+        help_text="What the provider has answered; an answer counts once.",
+    )
+    created_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return f"log-in of {self.user_id}"
 
 
 class Notice(models.Model):
@@ -1334,6 +1401,106 @@ class WebhookDelivery(models.Model):
 
     def __str__(self) -> str:
         return f"delivery {self.id}"
+
+
+class Door(Sealed):
+    """An address at which another service delivers signed news to runs of one graph. An
+    account signs it as the answer to what the gate of a node asks. The row is sealed,
+    so that nobody leads the news elsewhere in the database, and the secret is encrypted
+    wherever there is a key to do so.
+    """
+
+    PAYLOADS = ("secret",)
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    slug = models.CharField(max_length=60, unique=True)
+    account = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+"
+    )
+    secret = models.BinaryField(help_text="Packed canonical JSON: a string.")
+    encrypted = models.BooleanField(default=False)
+    graph = models.CharField(max_length=200)
+    node = models.CharField(max_length=200, help_text="The node whose gate asks.")
+    key_pointer = models.CharField(
+        max_length=200, help_text="JSON Pointer to the key of the run in a body."
+    )
+    answer_pointer = models.CharField(
+        max_length=200,
+        blank=True,
+        default="",
+        help_text="JSON Pointer to the answer; empty for the whole body.",
+    )
+    until = models.DateTimeField(null=True, blank=True)
+    enabled = models.BooleanField(default=True)
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+    )
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-at", "-id"]
+        permissions = [("manage_doors", "Can manage doors")]
+
+    def __str__(self) -> str:
+        return f"door {self.slug}"
+
+
+class MessageStatus(models.TextChoices):
+    """The statuses of a message at a door."""
+
+    KEPT = "kept", "waits for its question"
+    DELIVERED = "delivered", "signed as an answer"
+    REFUSED = "refused", "not delivered"
+
+
+class DoorMessage(Sealed):
+    """One message at a door, under the id that its sender gave it, which takes effect
+    once. Its body is encrypted wherever there is a key to do so, and dropped once it
+    was delivered: the decision holds the answer then.
+    """
+
+    PAYLOADS = ("body",)
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    # The constraint below begins with it.
+    door = models.ForeignKey(
+        Door, on_delete=models.PROTECT, related_name="messages", db_index=False
+    )
+    message_id = models.CharField(max_length=200)
+    graph = models.CharField(max_length=200)
+    key = models.CharField(max_length=200, help_text="The key of the run.")
+    body = models.BinaryField(
+        default=b"", help_text="Packed canonical JSON; empty once it was delivered."
+    )
+    encrypted = models.BooleanField(default=False)
+    body_hash = hash_field()
+    status = models.CharField(
+        max_length=10, choices=MessageStatus.choices, default=MessageStatus.KEPT
+    )
+    code = models.CharField(
+        max_length=60, blank=True, default="", help_text="Why it was refused."
+    )
+    at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-at", "-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["door", "message_id"], name="door_message_once"
+            )
+        ]
+        indexes = [
+            models.Index(fields=["key", "graph"], name="door_message_of_run"),
+            models.Index(fields=["at"], name="door_message_age"),
+        ]
+
+    def __str__(self) -> str:
+        return f"message {self.message_id} at {self.door_id}"
 
 
 class MailPreference(models.Model):

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field
-from functools import cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -27,6 +26,7 @@ from approvals.models import (
     RequestReviewer,
     RequestStatus,
 )
+from approvals.policies_in_force import account_columns
 from checkpoints import timeline
 from checkpoints.core.ids import is_storable, unknown_thing
 from checkpoints.core.status import CLOSED_TO_DECISIONS
@@ -48,6 +48,7 @@ RIGHTS = {
     "reassign": "approvals.reassign",
     "view_audit": "approvals.view_audit",
     "manage_webhooks": "approvals.manage_webhooks",
+    "manage_doors": "approvals.manage_doors",
 }
 """Our word for a right -> the Django permission that grants it.
 
@@ -290,62 +291,42 @@ def _principals_by(user: Any, rights: _RightsRead) -> list[str]:
 def principals_kept(users: Collection[int]) -> dict[int, list[str]]:
     """Return the principals of these users by their own right, by their ids, empty for
     those who are not active. None of it can be taken away before the transaction that is
-    open ends: whoever is at it now is waited for. A query for each user, and six; none
+    open ends: whoever is at it now is waited for. A query for each user, and three; none
     for no users.
     """
     if not users:
         return {}
     ids = query_cache.padded(users)
-    # The account first, as in Django's own forms: the order of locks is the same.
-    for query in (
-        _keys_of_accounts,
+    # The account first, as in Django's own forms: the order of locks is the same. Those
+    # hold the row of an account or a group while they change what belongs to it, so
+    # that is looked up by a later statement.
+    accounts = _accounts_kept(ids)
+    links_and_groups = (
         _keys_of_group_links,
         _keys_of_permission_links,
         _keys_of_groups,
-        _keys_of_permissions_of_groups,
-    ):
-        query_cache.lock_selected(query, *ids)
-    accounts = accounts_of(users)
+    )
+    query_cache.lock_selected(links_and_groups, *ids)
+    query_cache.lock_selected((_keys_of_permissions_of_groups,), *ids)
     return {pk: own_principals(account) for pk, account in accounts.items()}
 
 
-def accounts_of(users: Collection[Any]) -> dict[Any, Any]:
+def _accounts_kept(ids: Sequence[Any]) -> dict[Any, Any]:
     """Return the accounts of these ids, with their names and what decides on their
-    rights; other columns are read when they are used. One query; none for no ids.
+    rights, and keep them as they are; other columns are read when they are used.
     """
-    if not users:
-        return {}
-    ids = query_cache.padded(users)
     model = get_user_model()
     accounts: dict[Any, Any] = {}
-    for values in query_cache.select_values(_query_of_accounts, *ids):
-        [record] = from_driver(model, _account_columns(), [values], connection.vendor)
-        account = model.from_db(DEFAULT_DB_ALIAS, _account_columns(), record)
+    for values in query_cache.select_values_kept(_query_of_accounts, *ids):
+        [record] = from_driver(model, account_columns(), [values], connection.vendor)
+        account = model.from_db(DEFAULT_DB_ALIAS, account_columns(), record)
         accounts[account.pk] = account
     return accounts
 
 
 def _query_of_accounts(*users: Any) -> "QuerySet[Any, Any]":
     rows = get_user_model()._default_manager.filter(pk__in=users)
-    return rows.order_by().values_list(*_account_columns())
-
-
-@cache
-def _account_columns() -> list[str]:
-    """Return the attributes of accounts that decide on rights, in the order of their
-    columns. A project's own model may lack some.
-    """
-    model = get_user_model()
-    names = ("is_active", "is_superuser", model.USERNAME_FIELD)
-    columns: list[str] = []
-    for column in model._meta.concrete_fields:
-        if column.primary_key or column.name in names:
-            columns.append(column.attname)
-    return columns
-
-
-def _keys_of_accounts(*users: Any) -> "QuerySet[Any, Any]":
-    return _keys_in_order(get_user_model()._default_manager.filter(pk__in=users))
+    return rows.order_by("pk").values_list(*account_columns())
 
 
 def _keys_of_group_links(*users: Any) -> "QuerySet[Any, Any]":

@@ -6,17 +6,20 @@ The database's clock decides whether one is in force.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from typing import Any
 from uuid import UUID
 
 import structlog
+from django.contrib.auth import get_user_model
 from django.db.models import F, Q, QuerySet
 
 from approvals.models import StandingPolicy
 from checkpoints.audit import lines as audit_log
-from checkpoints.db import query_cache, statements
+from checkpoints.db import query_cache
 from checkpoints.db.clock import kept_now
-from checkpoints.db.query_cache import pairs_in
+from checkpoints.db.query_cache import joined_columns, pairs_in
+from checkpoints.db.rows import attributes_of
 from checkpoints.db.shared_locks import lock_rows
 from checkpoints.ledger.commit import ConcurrentUpdate
 from checkpoints.models import AuditLine
@@ -47,15 +50,38 @@ def _in_force() -> "QuerySet[StandingPolicy]":
     )
 
 
+@cache
+def account_columns() -> list[str]:
+    """Return the attributes of accounts that decide on rights, in the order of their
+    columns. A project's own model may lack some.
+    """
+    model = get_user_model()
+    names = ("is_active", "is_superuser", model.USERNAME_FIELD)
+    columns: list[str] = []
+    for column in model._meta.concrete_fields:
+        if column.primary_key or column.name in names:
+            columns.append(column.attname)
+    return columns
+
+
 def usable_at(graph: str, gate: str) -> list[StandingPolicy]:
-    """Return the standing policies that may sign at a gate now, the oldest first.
-    One query, one more if there are any.
+    """Return the standing policies that may sign at a gate now, the oldest first, each
+    with the account of its maker. One query, one more if there are any.
 
     One that is not as it was made or last used, or was revoked, signs nothing, and
     leaves a line in the server's log.
     """
     as_made: list[StandingPolicy] = []
-    for row in query_cache.select(StandingPolicy, _query_at, graph, gate):
+    policies = query_cache.select_joined(
+        StandingPolicy,
+        attributes_of(StandingPolicy),
+        "by",
+        account_columns(),
+        _query_at,
+        graph,
+        gate,
+    )
+    for row in policies:
         fault = fault_of(row, PLAIN)
         if fault is None:
             as_made.append(row)
@@ -68,9 +94,10 @@ def usable_at(graph: str, gate: str) -> list[StandingPolicy]:
     return [row for row in as_made if row not in brought_back]
 
 
-def _query_at(graph: str, gate: str) -> "QuerySet[StandingPolicy]":
+def _query_at(graph: str, gate: str) -> "QuerySet[StandingPolicy, Any]":
     rows = _in_force().filter(graph=graph, gate=gate, uses__lt=F("most_uses"))
-    return rows.order_by("made_at", "id")
+    columns = joined_columns(attributes_of(StandingPolicy), "by", account_columns())
+    return rows.order_by("made_at", "id").values_list(*columns)
 
 
 def take_uses(counts: Mapping[UUID, int], *, run: UUID) -> None:
@@ -84,22 +111,24 @@ def take_uses(counts: Mapping[UUID, int], *, run: UUID) -> None:
     ids = query_cache.padded([*counts])
     locked = query_cache.select_locked(StandingPolicy, _query_of_locked, *ids)
     rows = {row.id: row for row in locked}
-    # By the clock of a statement that begins once the rows are locked.
-    lasting = {row.id for row in query_cache.select(StandingPolicy, _query_of, *ids)}
     sealed_rows.verify_rows(list(rows.values()), PLAIN)
     _require_not_brought_back(list(rows.values()))
     for policy, count in counts.items():
         row = rows.get(policy)
-        if row is None or policy not in lasting or row.uses + count > row.most_uses:
+        if row is None or row.uses + count > row.most_uses:
             raise ConcurrentUpdate
         changed = sealed_rows.seal_again(row, PLAIN, uses=row.uses + count)
         columns = {name: getattr(row, name) for name in changed}
-        where = {"id": row.id}
-        statements.update_rows(StandingPolicy, where, **columns)
+        # By the clock of a statement that begins once the row is locked.
+        if not query_cache.update_selected(
+            StandingPolicy, _query_of_lasting, row.id, columns=columns
+        ):
+            raise ConcurrentUpdate
         audit_log.record(
             USED,
             actor=None,
             run=run,
+            graph=row.graph,
             policy=str(row.id),
             number=row.number,
             maker=row.by_id,
@@ -112,6 +141,10 @@ def _query_of_locked(*ids: UUID) -> "QuerySet[StandingPolicy]":
     rows = StandingPolicy.objects.select_for_update(of=("self",)).filter(id__in=ids)
     # In order of id, so that two runs which use the same never wait in a circle.
     return rows.order_by("id")
+
+
+def _query_of_lasting(policy: UUID) -> "QuerySet[Any, Any]":
+    return _query_of(policy).values("id")
 
 
 def _query_of(*ids: UUID) -> "QuerySet[StandingPolicy]":

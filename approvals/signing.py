@@ -37,7 +37,7 @@ from approvals.models import (
     RequestStatus,
 )
 from approvals.passkey_challenges import verified_assertion
-from approvals.people import claims
+from approvals.people import claims, fresh_logins
 from approvals.people.parts import others_who_took_part
 from approvals.people.sightings import Revision, require_considered
 from checkpoints import timeline, versions
@@ -52,6 +52,7 @@ from checkpoints.sealing.sealed_columns import pack_json, read_bytes, read_value
 from checkpoints.sealing.sealed_rows import Protection, decrypted, protection_of
 from orchestrator.engine.errors import (
     AlreadyDecided,
+    ConfirmationRequired,
     CountersignError,
     IncompatibleGraph,
     InvalidValue,
@@ -72,6 +73,7 @@ from orchestrator.engine.gates.verdicts import (
 )
 from orchestrator.engine.graphs.call import is_authority
 from orchestrator.engine.graphs.compile import Compiled, State
+from orchestrator.engine.graphs.confirmation import LOG_IN
 from orchestrator.engine.graphs.effect import REJECTED
 from orchestrator.engine.graphs.question import NOT_ANSWERED, is_unanswered
 from orchestrator.engine.step.held_patch import PATCH
@@ -580,6 +582,19 @@ def _require_confirmed(act: Signing, results: Sequence[_ItemResult]) -> None:
         )
     needed = needed_confirmations(act)
     act.confirmed_by = require_confirmation(act.run, act.by, needed, act.confirmation)
+    if act.confirmation is not None and act.confirmed_by == LOG_IN:
+        _use_up_log_in(act, act.confirmation.session)
+
+
+def _use_up_log_in(act: Signing, session: str) -> None:
+    """Let the fresh log-in of a session confirm this act, and no other."""
+    if not fresh_logins.use_up(act.by, session=session, at=act.at):
+        raise ConfirmationRequired(
+            "Nothing was signed: your log-in has confirmed another act already, or came"
+            " too long ago. Sign in again, then sign.",
+            reason="used",
+            method=LOG_IN,
+        )
 
 
 def needed_confirmations(act: Signing) -> dict[UUID, str]:

@@ -38,9 +38,11 @@ from checkpoints.core.setting_types import (
     PayloadBackends,
     PositiveNumber,
     ProviderAddress,
+    ProviderName,
     Scopes,
     Secrets,
     SecretText,
+    SignInAddress,
     SiteAddress,
     Switch,
     Text,
@@ -212,35 +214,54 @@ class Variables(BaseModel):
     oidc_client_secret: SecretText = Field(
         "", repr=False, description="its secret; none for a public client"
     )
-    oidc_name: Text = Field(
-        "your company", description="what the button of the log-in says"
-    )
     oidc_scopes: Scopes = Field(
         "openid profile email", description="what is asked for, with spaces between"
     )
-    oidc_groups_claim: Text = Field(
+    saml_issuer: ProviderName = Field(
+        "",
+        description=(
+            "the entity id of a [SAML provider](login.md#saml), exactly as it names "
+            "itself; needs the extra `saml`"
+        ),
+    )
+    saml_sign_in_url: SignInAddress = Field(
+        "", description="where it signs people in, by a redirect"
+    )
+    saml_certificate: Text = Field(
+        "",
+        description=(
+            "a file with the certificate by which it signs, in PEM; two while it changes"
+        ),
+    )
+    company_name: Text = Field(
+        "your company", description="what the button of the log-in says"
+    )
+    company_groups_claim: Text = Field(
         "groups",
         description=(
             "the claim that names the groups of a person; `realm_access.roles` looks "
             "inside"
         ),
     )
-    oidc_groups: GroupsOfDirectory = Field(
+    company_groups: GroupsOfDirectory = Field(
         default_factory=dict,
         description=(
             "a JSON object: [the groups here by the group of the "
             "directory](login.md#groups)"
         ),
     )
-    oidc_name_claim: Text = Field(
+    company_name_claim: Text = Field(
         "preferred_username",
         description="the claim that names a new account; people must not choose it",
     )
-    oidc_id_claim: Text = Field(
+    company_id_claim: Text = Field(
         "sub",
-        description="the claim by which an account is known again; it must never change",
+        description=(
+            "the claim by which an account is known again; it must never change; `sub` "
+            "is the NameID of SAML"
+        ),
     )
-    oidc_session_hours: PositiveNumber = Field(
+    company_session_hours: PositiveNumber = Field(
         12.0, description="hours after which a person of the company logs in anew"
     )
     local_login: Switch = Field(
@@ -339,6 +360,13 @@ class Variables(BaseModel):
         if name not in {"database", *checked.data.get("payloads", {})}:
             raise ValueError(f"names {name!r}, which PAYLOADS does not have")
         return name
+
+    @property
+    def company_issuer(self) -> str:
+        """Return the provider at which people sign in, of either protocol; empty if
+        there is none.
+        """
+        return self.oidc_issuer or self.saml_issuer
 
 
 class Conf(Variables):

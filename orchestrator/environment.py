@@ -50,7 +50,7 @@ IN_JSON = (
     "encryption_keys",
     "trusted_keys",
     "compromised_keys",
-    "oidc_groups",
+    "company_groups",
 )
 """Variables that hold a JSON object."""
 
@@ -311,13 +311,22 @@ class Environment(Variables, BaseSettings):
             _require_package("allauth", "django-countersign[login]")
         return issuer
 
+    @field_validator("saml_issuer")
+    @classmethod
+    def _needs_saml(cls, issuer: str) -> str:
+        if issuer:
+            _require_package("onelogin", "django-countersign[saml]")
+        return issuer
+
     @field_validator("local_login")
     @classmethod
     def _needs_other_login(cls, is_local: bool, checked: ValidationInfo) -> bool:
-        # `checked.data` has the fields that are declared above, OIDC_ISSUER among them.
-        if not is_local and not checked.data.get("oidc_issuer"):
+        # `checked.data` has the fields that are declared above, the issuers among them.
+        issuers = (checked.data.get(f"{kind}_issuer") for kind in ("oidc", "saml"))
+        if not is_local and not any(issuers):
             raise ValueError(
-                "is off, and COUNTERSIGN_OIDC_ISSUER names no other log-in"
+                "is off, and neither COUNTERSIGN_OIDC_ISSUER nor "
+                "COUNTERSIGN_SAML_ISSUER names another log-in"
             )
         return is_local
 
@@ -368,7 +377,7 @@ class Environment(Variables, BaseSettings):
     @property
     def has_company_login(self) -> bool:
         """Return whether people sign in at a provider."""
-        return bool(self.oidc_issuer)
+        return bool(self.company_issuer)
 
     @property
     def mode(self) -> str:

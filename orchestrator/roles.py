@@ -38,6 +38,8 @@ _ROWS = (
     "checkpoints.view_worker",
     "approvals.view_approvalrequest",
     "approvals.view_decision",
+    "approvals.view_door",
+    "approvals.view_doormessage",
     "approvals.view_passkey",
     "approvals.view_receipt",
 )
@@ -58,6 +60,7 @@ ROLES: dict[str, tuple[str, ...]] = {
         "checkpoints.delete_memorytrace",
         "approvals.reassign",
         "approvals.manage_webhooks",
+        "approvals.manage_doors",
         "approvals.view_audit",
         # To revoke the passkeys of others.
         "approvals.change_passkey",

@@ -10,6 +10,7 @@ from orchestrator.api import approvals as asked
 from orchestrator.api import (
     checkpoints,
     comparisons,
+    doors,
     figures,
     graphs,
     not_found,
@@ -67,6 +68,7 @@ v1 = [
         mount(asked.ApprovalOutcomes),
         name="approval-outcomes",
     ),
+    path("doors/<str:door>/", mount(doors.DoorMessages), name="door"),
     path("imports/", mount(bundles.Imports), name="imports"),
     path(
         "runs/<str:run>/replay-report/",

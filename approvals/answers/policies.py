@@ -25,6 +25,7 @@ from approvals.answers.windows import (
     unasked_writes,
 )
 from approvals.confirmation import needed_for
+from approvals.drafts import forget_drafts_of
 from approvals.gates.deadline_jobs import due_by_request
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import (
@@ -33,7 +34,6 @@ from approvals.models import (
     NO_STANDING,
     ApprovalRequest,
     Decision,
-    Draft,
     RequestStatus,
     StandingPolicy,
 )
@@ -115,8 +115,7 @@ class PolicyRows:
                 settled_at=self.at,
                 settled_seq=seq,
             )
-            writes = [row.write for row in state.writes]
-            Draft.objects.filter(run=self.lease.id, write__in=writes).delete()
+            forget_drafts_of(self.lease.id, [row.write for row in state.writes])
 
 
 def prepare_policies(

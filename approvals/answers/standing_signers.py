@@ -4,7 +4,7 @@ limits hold and that has uses left, by the right of the person who made it.
 That right is judged again at each use, as that of a person who signs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -13,16 +13,15 @@ from django.db.models import QuerySet
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import ApprovalRequest, Decision, StandingPolicy
 from approvals.permissions import (
-    accounts_of,
     excluded,
     is_reviewer,
     own_principals,
     principals_kept,
 )
 from approvals.policies_in_force import usable_at
-from checkpoints import lines
 from checkpoints.db import query_cache
 from checkpoints.ledger.commit import ConcurrentUpdate
+from checkpoints.lines import Stretch
 from checkpoints.models import PendingWrite
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine.gates.verdicts import excludes
@@ -44,21 +43,27 @@ class StandingSigners:
     have in common is read once.
     """
 
-    def __init__(self, states: Sequence[RequestState]) -> None:
+    def __init__(
+        self,
+        states: Sequence[RequestState],
+        way: Callable[[], Sequence[Stretch]],
+    ) -> None:
+        """`way` returns the way to the line of these requests."""
+        self._way = way
         self._tasks = {str(state.task) for state in states}
         self._usable: dict[tuple[str, str], list[StandingPolicy]] = {}
         self._principals: dict[int, list[str]] = {}
         self._excluded: dict[tuple[int, int], str] = {}
-        self._elsewhere: dict[int, set[str]] = {}
+        self._elsewhere: set[str] | None = None
 
     def usable_for(self, request: ApprovalRequest) -> list[StandingPolicy]:
         """Return the standing policies that may sign in a request now, the oldest first:
         those of people who are its reviewers by their own right, and whom four eyes do
-        not exclude. Three queries for each gate, and some for each maker.
+        not exclude. Two queries for each gate, and some for each maker.
         """
         place = (request.graph, request.policy.get("gate") or request.node)
         if place not in self._usable:
-            self._usable[place] = _with_makers(usable_at(*place))
+            self._usable[place] = usable_at(*place)
         usable: list[StandingPolicy] = []
         for policy in self._usable[place]:
             if self._is_reviewer(policy, request) and not self._is_excluded(
@@ -86,13 +91,16 @@ class StandingSigners:
         its run, or in a run from which this one comes: people who went back decide
         themselves.
         """
-        request = state.request
-        if request.line not in self._elsewhere:
-            self._elsewhere[request.line] = self._signed_elsewhere(request)
-        return str(state.task) in self._elsewhere[request.line]
+        if self._elsewhere is None:
+            self._elsewhere = self._signed_elsewhere(state.request)
+        return str(state.task) in self._elsewhere
 
     def _signed_elsewhere(self, request: ApprovalRequest) -> set[str]:
-        runs = {stretch.run for stretch in lines.past(request.run_id, request.line)}
+        way = self._way()
+        # While a run that comes from no other is on its first line, it has no others.
+        if len(way) == request.line == 1:
+            return set()
+        runs = {stretch.run for stretch in way}
         here = (request.run_id, request.line)
         values: list[UUID | str] = [*query_cache.padded(runs)]
         values += query_cache.padded(self._tasks)
@@ -110,16 +118,6 @@ def _query_elsewhere(run: UUID, line: int, *values: UUID | str) -> "QuerySet[Dec
         run__in=runs, task__in=tasks, verdict="approve", by=None, receipt=None
     )
     return rows.exclude(run=run, line=line).order_by()
-
-
-def _with_makers(policies: list[StandingPolicy]) -> list[StandingPolicy]:
-    """Return these policies, each with the account of its maker. One query, none for no
-    policies.
-    """
-    accounts = accounts_of({policy.by_id for policy in policies})
-    for policy in policies:
-        policy.by = accounts[policy.by_id]
-    return policies
 
 
 def signer_of(

@@ -99,7 +99,10 @@ class EndpointSchema(AutoSchema):
 
     def get_override_parameters(self) -> list[Any]:
         inherited = super().get_override_parameters()
-        return [*inherited, IDEMPOTENCY_KEY] if self.method == "POST" else inherited
+        takes_key = not getattr(self.view, "has_own_ids", False)
+        if self.method == "POST" and takes_key:
+            return [*inherited, IDEMPOTENCY_KEY]
+        return inherited
 
     def _get_response_bodies(self, direction: Any = "response") -> Any:
         """Add the problems to the responses that the endpoint declares."""

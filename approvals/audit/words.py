@@ -372,6 +372,24 @@ def _webhook_switched(facts: Facts) -> str:
     return f"switched a webhook {state}"
 
 
+def _door_made(facts: Facts) -> str:
+    return f"made the door {facts.get('door', '')} for {facts.get('account', '')}"
+
+
+def _door_rotated(facts: Facts) -> str:
+    return f"gave the door {facts.get('door', '')} another secret"
+
+
+def _door_switched(facts: Facts) -> str:
+    state = "on" if facts.get("enabled") else "off"
+    return f"switched the door {facts.get('door', '')} {state}"
+
+
+def _door_message_offered(facts: Facts) -> str:
+    door = facts.get("door", "")
+    return f"offered message {facts.get('message', '')} at the door {door} again"
+
+
 def _token_revoked(facts: Facts) -> str:
     return f"revoked token {facts.get('token', '')} of {_subject(facts)}"
 
@@ -623,6 +641,10 @@ KINDS: dict[str, tuple[str, Words]] = {
         "Notice sent again",
         _always("sent a notice to a webhook again"),
     ),
+    "door_made": ("Door made", _door_made),
+    "door_rotated": ("Secret of a door changed", _door_rotated),
+    "door_switched": ("Door switched", _door_switched),
+    "door_message_offered": ("Message offered again", _door_message_offered),
     "refused_confirmation": (
         "Refused: not confirmed",
         _always("was refused: did not show that it was they who sign"),

@@ -12,10 +12,17 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
+from django.db.models import Subquery
+
 from approvals.gates.deadline_jobs import AskingPlace, add_request_jobs, with_time
 from approvals.gates.renewals import AUTHORITY_KIND, renewed_at
 from approvals.gates.reviewer_rows import reviewer_rows
-from approvals.models import ApprovalRequest, RequestReviewer
+from approvals.models import (
+    ApprovalRequest,
+    DoorMessage,
+    MessageStatus,
+    RequestReviewer,
+)
 from checkpoints.core.ids import uuid7
 from checkpoints.core.status import Status
 from checkpoints.core.visible_text import LONGEST_LABEL
@@ -23,8 +30,9 @@ from checkpoints.db import statements
 from checkpoints.db.clock import read_now
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import pending_writes
-from checkpoints.models import PendingWrite
+from checkpoints.models import PendingWrite, Run
 from checkpoints.models.fields import task_columns
+from checkpoints.queue import jobs
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import Protection
@@ -52,6 +60,11 @@ from orchestrator.engine.graphs.write import named_effect, shown_form
 from orchestrator.engine.step.held_patch import is_patch
 from orchestrator.engine.step.reduce import HeldWrite
 from orchestrator.engine.values import canonical
+
+DELIVER_MESSAGES = "deliver_messages"
+"""The kind of the jobs that deliver what came at a door. Their fact `message` is the id
+of the first message of a run.
+"""
 
 
 class Asker(Protocol):
@@ -157,13 +170,32 @@ class NewRequests:
 
     def insert(self) -> None:
         """Insert the rows in the caller's transaction: three statements for some
-        hundred rows, and the jobs of those that have a deadline or tiers.
+        hundred rows, and the jobs of those that have a deadline or tiers. One query
+        more if people are asked for values: messages may have come before.
         """
         if self.requests:
             statements.insert_rows(ApprovalRequest, self.requests)
             statements.insert_rows(RequestReviewer, self.reviewers)
             statements.insert_rows(PendingWrite, self.writes)
             add_request_jobs(self.requests)
+            _add_message_job(self.requests)
+
+
+def _add_message_job(requests: Sequence[ApprovalRequest]) -> None:
+    """Queue the job that delivers what came at a door before this run, which the
+    caller's transaction has locked, asked for a value.
+    """
+    if not any(request.policy.get("asks") for request in requests):
+        return
+    request = requests[0]
+    key = Run.objects.filter(id=request.run_id).order_by().values("key")[:1]
+    waiting = DoorMessage.objects.filter(
+        key=Subquery(key), graph=request.graph, status=MessageStatus.KEPT
+    )
+    message = waiting.order_by("at").values_list("id", flat=True).first()
+    if message is not None:
+        # Without a name: a job that runs may have looked too early.
+        jobs.add_job(DELIVER_MESSAGES, message=str(message))
 
 
 @frozen

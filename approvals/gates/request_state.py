@@ -114,23 +114,23 @@ def why_of(request: ApprovalRequest) -> str:
 
 
 def load_states(
-    requests: Sequence[ApprovalRequest], protection: Protection
+    requests: Sequence[ApprovalRequest],
+    protection: Protection,
+    *,
+    decided: bool = True,
 ) -> list[RequestState]:
-    """Return the state of these requests, all of one run and line. Two queries, however
-    many there are, and a third if people were asked again about what was settled in
-    part. One more for a request that was closed after its row had been read, and has
-    its new status then.
+    """Return the state of these requests, all of one run and line. Two queries,
+    whatever their number, one if their run is known to have no decision (`decided`), and
+    a further one if people were asked anew about what was settled in part. One more for
+    a request that was closed after its row had been read, and has its new status then.
 
     Raises `TamperedRow` and `WrongKey` if one of the rows is not as it was written.
     """
     if not requests:
         return []
-    decisions_by_request: dict[UUID | None, list[Decision]] = {}
-    # Read before the writes: if an edit is signed in the meantime, its decision may be
+    # Read before the writes: if an edit is signed meanwhile, its decision may be
     # missing here, but never its revision.
-    ids = query_cache.padded([request.id for request in requests])
-    for decision in query_cache.select(Decision, _query_of_requests, *ids):
-        decisions_by_request.setdefault(decision.request_id, []).append(decision)
+    decisions_by_request = _decisions_by_request(requests) if decided else {}
 
     keeping = [request for request in requests if request.policy.get("kept")]
     earlier = _earlier_decisions(keeping) if keeping else {}
@@ -152,6 +152,16 @@ def load_states(
         ]
         states.append(_state_of(request, writes_by_place, decisions, protection))
     return states
+
+
+def _decisions_by_request(
+    requests: Sequence[ApprovalRequest],
+) -> dict[UUID | None, list[Decision]]:
+    decisions: dict[UUID | None, list[Decision]] = {}
+    ids = query_cache.padded([request.id for request in requests])
+    for decision in query_cache.select(Decision, _query_of_requests, *ids):
+        decisions.setdefault(decision.request_id, []).append(decision)
+    return decisions
 
 
 def _earlier_decisions(

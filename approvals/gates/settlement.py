@@ -97,8 +97,15 @@ class Settlement:
 
     def insert(self) -> None:
         """Mark the requests as applied, in the caller's transaction."""
-        ids = [request.id for request in self.requests]
-        ApprovalRequest.objects.filter(id__in=ids).update(status=RequestStatus.APPLIED)
+        ids = query_cache.padded([request.id for request in self.requests])
+        applied = {"status": RequestStatus.APPLIED}
+        query_cache.update_selected(
+            ApprovalRequest, _query_of_applied, *ids, columns=applied
+        )
+
+
+def _query_of_applied(*ids: UUID) -> "QuerySet[Any, Any]":
+    return ApprovalRequest.objects.filter(id__in=ids).order_by().values("id")
 
 
 _DECIDED = "decisions_of_run"
@@ -118,7 +125,7 @@ def _waiting_requests(lease: Lease) -> list[ApprovalRequest]:
     text, params = query_cache.compiled(_query_waiting, lease.id, lease.line)
     names = (*attributes_of(ApprovalRequest), _DECIDED)
     requests = fetch_rows(ApprovalRequest, names, text, params)
-    # The remaining rows all verify, so only the count shows that one was deleted.
+    # Each row that is left verifies, so only the count shows that one was deleted.
     if requests:
         decided: int = getattr(requests[0], _DECIDED)
         require_count(lease.id, decided, lease.decisions)
@@ -127,17 +134,23 @@ def _waiting_requests(lease: Lease) -> list[ApprovalRequest]:
     return requests
 
 
+def _waiting_states(lease: Lease) -> list[RequestState]:
+    requests = _waiting_requests(lease)
+    decided = any(getattr(request, _DECIDED) for request in requests)
+    return load_states(requests, lease.protection, decided=decided)
+
+
 def waiting_requests(lease: Lease, tasks: Collection[Task]) -> list[RequestState]:
     """Return the state of the requests of the current line that no settlement has
     applied: at least those of these tasks, which wait for people. Three queries, two if
-    there are none. Raises `TamperedRow` and `WrongKey`.
+    there are none or nothing was decided. Raises `TamperedRow` and `WrongKey`.
     """
-    states = load_states(_waiting_requests(lease), lease.protection)
+    states = _waiting_states(lease)
     # A steward may re-open a request between the queries; then another one waits. The
     # next commit notices that the log has moved.
     while any(state.was_closed for state in states):
-        states = load_states(_waiting_requests(lease), lease.protection)
-    # Without this check the run would wait forever for a request that was deleted.
+        states = _waiting_states(lease)
+    # Without this check the run would wait for ever for a request that was deleted.
     tasks_without_request = set(tasks) - {state.task for state in states}
     _require_closed(lease, tasks_without_request)
     return states

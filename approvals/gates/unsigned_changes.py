@@ -34,7 +34,7 @@ length of one.
 
 def unsigned_changes(way: Sequence[Stretch]) -> Changes:
     """Return who changed which channels on this way, at the beginning of its lines and
-    on them. Two queries if nobody did; three more, and one for each outcome that was
+    on them. One query if nobody did; three more, and one for each outcome that was
     settled.
 
     Raises `TamperedRow`, `WrongKey`.
@@ -58,25 +58,22 @@ def _did_anybody(way: Sequence[Stretch]) -> bool:
     places: list[Any] = []
     for stretch in query_cache.padded(way):
         places += (stretch.run, stretch.line)
-    if query_cache.exists(_query_of_patched, *places):
-        return True
-    return query_cache.exists(_query_of_settled, *places)
+    return query_cache.exists(_query_of_changed, *places)
 
 
-def _query_of_patched(*places: Any) -> "QuerySet[Any, Any]":
+def _query_of_changed(*places: Any) -> "QuerySet[Any, Any]":
+    """Return the query for the lines that were patched when they began, and for the
+    results that people settled on them.
+    """
     begun = Q(pk__in=[])
-    for run, line in pairs_in(places):
-        begun |= Q(run=run, number=line)
-    patched = RunLine.objects.filter(begun).exclude(patched=[])
-    return patched.order_by().values("id")
-
-
-def _query_of_settled(*places: Any) -> "QuerySet[Any, Any]":
     on_lines = Q(pk__in=[])
     for run, line in pairs_in(places):
+        begun |= Q(run=run, number=line)
         on_lines |= Q(run=run, line=line)
-    results = TaskResult.objects.filter(on_lines, settled_by__isnull=False)
-    return results.order_by().values("id")
+    patched = RunLine.objects.filter(begun).exclude(patched=[])
+    settled = TaskResult.objects.filter(on_lines, settled_by__isnull=False)
+    rows = patched.order_by().values("id")
+    return rows.union(settled.order_by().values("id"), all=True)
 
 
 def sentence_of(changes: Changes, reads: Iterable[str], *, decides: str) -> str:

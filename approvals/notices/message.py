@@ -5,9 +5,6 @@ Signed as Standard Webhooks describe it (standardwebhooks.com), in their envelop
 that of CloudEvents (cloudevents.io).
 """
 
-import base64
-import hashlib
-import hmac
 from typing import Any
 
 import orjson
@@ -17,6 +14,7 @@ from approvals.list_columns import CAME_BACK, OPENED
 from approvals.models import ApprovalRequest, Envelope, Notice, WebhookDelivery
 from approvals.notice_rows import ESCALATED, REMINDED
 from approvals.views.inbox_effects import effects_of
+from approvals.webhooks.signatures import signature_of
 from checkpoints import event_log
 from checkpoints.conf import conf
 from checkpoints.models import Run
@@ -136,14 +134,12 @@ def headers_of(
     include the `traceparent` of the run, if it was started in a trace. One query.
     """
     id = id_of(delivery)
-    signed = f"{id}.{at}.".encode() + body
-    mac = hmac.new(secret, signed, hashlib.sha256).digest()
     headers = {
         "Content-Type": CONTENT_TYPES[Envelope(delivery.webhook.envelope)],
         "User-Agent": "Countersign",
         "webhook-id": id,
         "webhook-timestamp": str(at),
-        "webhook-signature": f"v1,{base64.b64encode(mac).decode()}",
+        "webhook-signature": signature_of(secret, id, at, body),
     }
     trace = _trace_of(delivery.notice)
     if trace:

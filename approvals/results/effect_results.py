@@ -15,6 +15,7 @@ from approvals.gates.approved_calls import CALL_KIND
 from approvals.gates.nodes_behind import nodes_behind, nodes_reached
 from approvals.gates.renewals import AUTHORITY_KIND
 from approvals.models import ApprovalRequest, RequestStatus
+from approvals.results import reports
 from approvals.results.reports import (
     ListedReports,
     are_sound_lines,
@@ -114,7 +115,10 @@ class EffectResult:
             return f"{self.node}: {self.words}"
         if not self.reported.lines:
             return f"{self.node} has {NOT_REPORTED}"
-        return f"{self.node} reported: {self.words}"
+        sentence = f"{self.node} reported: {self.words}"
+        if self.reported.reason:
+            sentence += f": {self.reported.reason}"
+        return sentence
 
 
 def effect_results(
@@ -135,6 +139,18 @@ def effect_results(
     for request_id, listed in listed_reports(requests).items():
         results[request_id].append(_as_reported(listed))
     return results
+
+
+def read_reasons(
+    requests: Iterable[ApprovalRequest], results: Mapping[UUID, list[EffectResult]]
+) -> None:
+    """Let the results say why whoever asked failed, for a list. One query at most."""
+    listed: dict[UUID, ListedReports] = {}
+    for id, of_request in results.items():
+        for result in of_request:
+            if result.reported is not None:
+                listed[id] = result.reported
+    reports.read_reasons(requests, listed)
 
 
 def _as_reported(listed: ListedReports) -> EffectResult:

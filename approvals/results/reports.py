@@ -1,12 +1,17 @@
-"""Results of decisions, as reported by whoever asked: they act elsewhere on what people
-approved, and report the outcome. Reads only.
+"""Results of decisions that whoever asked reported: they act on what people approved
+elsewhere, and say what came of it. Reads only.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 from uuid import UUID
+
+from django.db.models import Count, F, Max, Q, Window
+from django.db.models.functions import RowNumber, Substr
+from django.utils.text import Truncator
 
 from approvals.models import ApprovalRequest, RequestStatus
 from checkpoints.core.outcome_lines import DONE, REPORTED, ReportedOn
@@ -23,9 +28,15 @@ MOST_FAILURES = 3
 """The most writes of which it is said why they failed, where many did."""
 MOST_VERIFIED = 20
 """The most lines of a request that are verified before a list of them is shown."""
+LONGEST_REASON = 120
+"""The most characters of a reason in a list."""
 DECIDED = (RequestStatus.SETTLED, RequestStatus.APPLIED)
 LETS_ACT = (APPROVED, PARTIAL)
 """The outcomes of a request of which whoever asked may act on something."""
+_REQUEST: Any = Substr("task", 1, 36)
+_WRITE: Any = Substr("task", 1, 73)
+_RESULT: Any = Substr("task", 75)
+"""The parts of `ReportedOn` in its column."""
 
 
 @frozen
@@ -43,10 +54,11 @@ class OutcomeReport:
 @dataclass(slots=True)
 class ListedReports:
     """The newest reports about the writes of one request, in columns: how many of each
-    result, the numbers of the lines that say so, the writes of which nobody said that it
-    was done, and when the last line was written. `awaited` is how many more are to come,
-    where whoever asked said that they would report; at least one of those that people
-    approved in part, of which nobody counts the writes.
+    result, and of the newest the numbers of the lines that say so, the writes of which
+    nobody said that it was done, and when the last line was written. `awaited` is how
+    many more are to come, where whoever asked said that they would report; at least one
+    of those that people approved in part, of which nobody counts the writes. `worst` is
+    the line of the newest bad report, `reason` the text that it gave.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -54,14 +66,17 @@ class ListedReports:
     bad: list[UUID] = field(default_factory=list)
     at: datetime | None = None
     awaited: int = 0
+    worst: int | None = None
+    reason: str = ""
 
-    def add(self, about: ReportedOn, seq: int, at: datetime) -> None:
-        """Count the newest report about a write."""
-        self.counts[about.result] = self.counts.get(about.result, 0) + 1
+    def add(self, about: ReportedOn, seq: int, at: datetime, total: int) -> None:
+        """Add the newest report about a write, of `total` with the same result."""
+        self.counts[about.result] = total
         self.lines[about.write] = seq
         self.at = max(at, self.at or at)
         if about.result != DONE:
             self.bad.append(about.write)
+            self.worst = max(seq, self.worst or seq)
 
 
 def reports_on(request: ApprovalRequest) -> dict[UUID, OutcomeReport]:
@@ -105,33 +120,42 @@ def listed_reports(
     if not by_id:
         return {}
     listed = {id: ListedReports() for id in by_id}
-    for about, seq, at in _newest_lines(by_id.values()):
-        if about.request in listed:
-            listed[about.request].add(about, seq, at)
+    for about, seq, at, total in _newest_lines(by_id.values()):
+        listed[about.request].add(about, seq, at, total)
     for id, request in by_id.items():
-        listed[id].awaited = _awaited(request, len(listed[id].lines))
+        listed[id].awaited = _awaited(request, sum(listed[id].counts.values()))
         if not listed[id].counts and not listed[id].awaited:
             del listed[id]
     return listed
 
 
 def _newest_lines(
-    requests: Iterable[ApprovalRequest],
-) -> list[tuple[ReportedOn, int, datetime]]:
-    """Return the newest line about each write of the runs of these requests, with its
-    number and time. One query of columns.
+    requests: Collection[ApprovalRequest],
+) -> list[tuple[ReportedOn, int, datetime, int]]:
+    """Return the newest lines about writes of these requests, a few of each result, the
+    newest first: with number, time, and how many writes have that result. One query of
+    columns.
     """
     lines = RunEvent.objects.filter(
         run__in={request.run_id for request in requests}, type=REPORTED
     )
-    newest: dict[tuple[UUID, UUID], tuple[ReportedOn, int, datetime]] = {}
-    for seq, task, at in lines.order_by("seq").values_list("seq", "task", "at"):
-        # A list shows what can be read; tampered rows are reported to whoever opens
-        # them.
+    lines = lines.annotate(request=_REQUEST)
+    lines = lines.filter(request__in=[str(request.id) for request in requests])
+    last = Window(Max("seq"), partition_by=[F("run"), _WRITE])
+    newest = lines.annotate(last=last).filter(seq=F("last")).order_by()
+    alike = [F("run"), _REQUEST, _RESULT]
+    counted = RunEvent.objects.filter(pk__in=newest.values("pk")).annotate(
+        total=Window(Count("pk"), partition_by=alike),
+        place=Window(RowNumber(), partition_by=alike, order_by=F("seq").desc()),
+    )
+    # One more than are verified: a list says of so many nothing that nobody proved.
+    few = counted.filter(place__lte=MOST_VERIFIED + 1).order_by("-seq")
+    read: list[tuple[ReportedOn, int, datetime, int]] = []
+    for task, seq, at, total in few.values_list("task", "seq", "at", "total"):
+        # A list shows what can be read; what is tampered with is for who opens it.
         with suppress(ValueError):
-            about = ReportedOn.parse(task)
-            newest[about.request, about.write] = (about, seq, at)
-    return list(newest.values())
+            read.append((ReportedOn.parse(task), seq, at, total))
+    return read
 
 
 def _awaited(request: ApprovalRequest, reported: int) -> int:
@@ -146,6 +170,42 @@ def _may_be_acted_on(request: ApprovalRequest) -> bool:
     """Return whether people let whoever asked with no graph act on something."""
     is_decided = request.status in DECIDED and request.outcome in LETS_ACT
     return request.graph == ASKING and is_decided
+
+
+def read_reasons(
+    requests: Iterable[ApprovalRequest], listed: Mapping[UUID, ListedReports]
+) -> None:
+    """Set the reason of each request of which the newest bad report gave one. One query,
+    none if all is well. Each request has its run.
+    """
+    bad: dict[tuple[UUID, int], ApprovalRequest] = {}
+    for request in requests:
+        reports = listed.get(request.id)
+        if reports is not None and reports.worst is not None:
+            bad[request.run_id, reports.worst] = request
+    if not bad:
+        return
+    places = Q()
+    for run, seq in bad:
+        place = Q(run=run, seq=seq)
+        places |= place
+    lines = RunEvent.objects.filter(places)
+    for line in lines:
+        request = bad[line.run_id, line.seq]
+        listed[request.id].reason = _reason_of(line, request)
+
+
+def _reason_of(line: RunEvent, request: ApprovalRequest) -> str:
+    """Return the detail of a line, cut, or that it cannot be read."""
+    try:
+        sealed_rows.verify_row(line, protection_of(request.run))
+        detail = required_facts(line)["detail"]
+    except UNREADABLE:
+        return "what was reported cannot be read"
+    # An erasure leaves a tombstone.
+    if not isinstance(detail, str):
+        return ""
+    return Truncator(detail).chars(LONGEST_REASON)
 
 
 def failures_in_words(request: ApprovalRequest, listed: ListedReports) -> str:

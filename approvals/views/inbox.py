@@ -34,7 +34,11 @@ from approvals.models import (
     SavedFilter,
 )
 from approvals.people.claims import shown_claim
-from approvals.results.effect_results import EffectResult, effect_results
+from approvals.results.effect_results import (
+    EffectResult,
+    effect_results,
+    read_reasons,
+)
 from approvals.views import inbox_search
 from approvals.views.inbox_effects import TASK, EffectCount, channels_of, effects_of
 from approvals.views.page import (
@@ -407,6 +411,7 @@ def _rows(requests: list[ApprovalRequest], user: Any) -> list[InboxRow]:
     repeats_by_run = repeated_effects(open_runs)
     held = permissions.held_shown(user) if open_runs else permissions.HeldPrincipals()
     results = effect_results(requests)
+    read_reasons(requests, results)
 
     rows = []
     for request in requests:

@@ -3,14 +3,13 @@ checked as at a log-in and kept nowhere, or the assertion of their passkey. Who 
 password has just signed in once more at their provider.
 """
 
-import hashlib
 import json
 from uuid import UUID
 
 from django.http import HttpRequest
 
 from approvals.confirmation import Confirmation, PostedAssertion, Site
-from approvals.views.people.fresh_login import fresh_until
+from approvals.views.people.fresh_login import fresh_until, session_of
 from approvals.views.people.own_password import FIELD, is_own_password
 from approvals.views.shown_review import Review
 from checkpoints.audit import lines as audit_log
@@ -40,7 +39,8 @@ def posted_confirmation(request: HttpRequest, shown: Review) -> Confirmation | N
         if answered is not None:
             return answered
     if shown.takes_password and fresh_until(request) is not None:
-        return Confirmation(request.user.pk, LOG_IN)
+        session = session_of(request)
+        return Confirmation(request.user.pk, LOG_IN, session=session)
     password = request.POST.get(FIELD, "")
     # What asks for a passkey is refused where it is signed, if it is among the choices.
     if not shown.takes_password or not password:
@@ -86,9 +86,3 @@ def site_of(request: HttpRequest) -> Site:
     # Only hosts of ALLOWED_HOSTS come this far.
     origin = f"{request.scheme}://{request.get_host()}"
     return Site(rp_id=request.get_host().partition(":")[0], origin=origin)
-
-
-def session_of(request: HttpRequest) -> str:
-    """Return the hash of the session's key, by which a challenge knows it again."""
-    key = request.session.session_key or ""
-    return hashlib.sha256(key.encode()).hexdigest()

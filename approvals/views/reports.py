@@ -50,8 +50,8 @@ def _in_words(report: OutcomeReport, request: ApprovalRequest) -> Reported:
 
 
 def _reporter(report: OutcomeReport, request: ApprovalRequest) -> str:
-    """Return who reported: by name where it is not who asked, because whoever may start
-    runs and see this one may report.
+    """Return who reported: by name where it is not who asked, because who may reassign
+    requests may report too.
     """
     caller = request.run.started_by
     if not report.by or (caller is not None and caller.get_username() == report.by):

@@ -23,7 +23,6 @@ from approvals.views.page import (
     single_fields,
     visible_run,
 )
-from approvals.views.people.fresh_login import spend_fresh_login
 from approvals.views.people.own_password import FIELD
 from approvals.views.posted_confirmation import posted_confirmation
 from approvals.views.posted_review import as_posted, choices_posted, obstacle_to_signing
@@ -114,8 +113,6 @@ def sign_page(request: HttpRequest, ref: str) -> HttpResponse:
     finally:
         # Noted after, so that figures do not take it for a quick first look.
         note_signed_page(request, shown, asked_for=False)
-    # It confirmed this act, and no other.
-    spend_fresh_login(request)
     return redirect("receipt", receipt.id)
 
 

@@ -5,8 +5,6 @@ Webhooks report on every run, so managing them also needs the right to see all r
 everybody else there are none. `callbacks` adds those of single approvals.
 """
 
-import base64
-import secrets
 from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
@@ -23,6 +21,7 @@ from approvals.models import (
 )
 from approvals.notice_rows import EVENTS
 from approvals.permissions import may
+from approvals.webhooks import signatures
 from approvals.webhooks.address import read_address
 from checkpoints.audit import lines as audit_log
 from checkpoints.conf import conf, keyring
@@ -42,9 +41,6 @@ for callbacks have the host instead, as `receiver`.
 """
 TEST = "webhook.test"
 """The event of a test."""
-SECRET = "whsec_"  # noqa: S105
-"""The beginning of a secret; behind it are its bytes in base64."""
-SECRET_BYTES = 32
 MOST_WEBHOOKS = 100
 MOST_GRAPHS = 100
 LONGEST_NAME = 200
@@ -129,7 +125,7 @@ def add_webhook(
 
 def new_webhook(url: str, *, by: Any, **columns: Any) -> tuple[Webhook, str]:
     """Return the sealed row of a new webhook, to be inserted, with its secret."""
-    secret = SECRET + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+    secret = signatures.new_secret()
     protection = Protection(encrypted=bool(keyring().encryption))
     webhook = Webhook(
         url=url,
@@ -184,8 +180,7 @@ def secret_of(webhook: Webhook) -> bytes:
     `TamperedRow` and `WrongKey`.
     """
     sealed_rows.verify_row(webhook, Protection(encrypted=webhook.encrypted))
-    text = str(read_value(webhook, "secret"))
-    return base64.b64decode(text.removeprefix(SECRET))
+    return signatures.key_of(str(read_value(webhook, "secret")))
 
 
 def switch_webhook(webhook_id: UUID | str, *, active: bool, by: Any) -> Webhook:

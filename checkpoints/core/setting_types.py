@@ -176,6 +176,22 @@ def _provider_address(url: str) -> str:
     return url
 
 
+def _provider_name(name: str) -> str:
+    if not name.isprintable() or " " in name or len(name) > LONGEST_PROVIDER:
+        raise ValueError(
+            f"must be a name of at most {LONGEST_PROVIDER} characters without spaces"
+        )
+    return name
+
+
+def _sign_in_address(url: str) -> str:
+    # Some providers have what tells their customers apart behind a question mark.
+    _provider_address(url.partition("?")[0])
+    if not url.isprintable() or " " in url or "#" in url:
+        raise ValueError("must be an address without spaces and without #")
+    return url
+
+
 def _scopes(scopes: str) -> str:
     if "openid" not in scopes.split():
         raise ValueError("must be scopes with spaces between them, openid among them")
@@ -246,6 +262,8 @@ LongToken = Annotated[
 Hosts = Annotated[tuple[str, ...], BeforeValidator(_hosts)]
 SiteAddress = Annotated[Text, AfterValidator(_site_address)]
 ProviderAddress = Annotated[Text, AfterValidator(_provider_address)]
+ProviderName = Annotated[Text, AfterValidator(_provider_name)]
+SignInAddress = Annotated[Text, AfterValidator(_sign_in_address)]
 Scopes = Annotated[Text, AfterValidator(_scopes)]
 SecretText = Annotated[
     str, BeforeValidator(_empty_for_none), must_be("a text", secret=True)

@@ -3,7 +3,7 @@ to execute. The journal, leases, jobs and time travel call it. It knows no
 table.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cache, lru_cache
 from typing import Any, TypeVar
@@ -24,6 +24,7 @@ from checkpoints.db.rows import (
     to_driver,
     to_driver_all,
 )
+from checkpoints.db.statements import field_to_driver, quoted, update_sql
 
 Item = TypeVar("Item")
 Query = Callable[..., "QuerySet[Any, Any]"]
@@ -60,16 +61,81 @@ def select_locked(
     return select(model, query, *values)
 
 
-def lock_selected(query: Query, *values: UUID | int | str) -> None:
-    """Keep the rows of `query(*values)`, a query for primary keys, from being changed or
-    deleted until the transaction that is open ends, as `shared_locks.lock_rows` does.
+def lock_selected(queries: Sequence[Query], *values: UUID | int | str) -> None:
+    """Keep the rows of `query(*values)` of each of these queries for primary keys from
+    being changed or deleted until the transaction that is open ends, as
+    `shared_locks.lock_rows` does: in the order of the queries, of which each sees the
+    rows as they are when the first begins. One statement.
     """
     connection = connections[DEFAULT_DB_ALIAS]
     if connection.vendor != "postgresql":
         return
-    text, params = compiled(query, *values)
+    parts = []
+    counts = []
+    params: list[Any] = []
+    for number, query in enumerate(queries):
+        text, own_params = compiled(query, *values)
+        parts.append(f"locked_{number} AS ({text} FOR SHARE)")
+        # A part is only executed if something reads it.
+        counts.append(f"SELECT count(*) FROM locked_{number}")  # noqa: S608
+        params += own_params
     with connection.cursor() as cursor:
-        cursor.execute(f"{text} FOR SHARE", params)
+        cursor.execute(f"WITH {', '.join(parts)} {' UNION ALL '.join(counts)}", params)
+
+
+def select_values_kept(
+    query: Query, *values: UUID | int | str
+) -> list[tuple[Any, ...]]:
+    """Return the records of `select_values`, and keep their rows from being changed or
+    deleted until the transaction that is open ends, as `lock_selected` does.
+    """
+    connection = connections[DEFAULT_DB_ALIAS]
+    text, params = compiled(query, *values)
+    if connection.vendor == "postgresql":
+        text = f"{text} FOR SHARE"
+    with connection.cursor() as cursor:
+        cursor.execute(text, params)
+        records: list[tuple[Any, ...]] = cursor.fetchall()
+    return records
+
+
+def update_selected(
+    model: type[Model],
+    query: Query,
+    *values: UUID | int | str,
+    columns: Mapping[str, Any],
+) -> int:
+    """Set these columns of the rows of `query(*values)`, a query for primary keys, and
+    return their number.
+    """
+    connection = connections[DEFAULT_DB_ALIAS]
+    try:
+        text, params = compiled(query, *values)
+    except EmptyResultSet:
+        return 0
+    sets = tuple((name, "%s") for name in columns)
+    of_columns = [
+        field_to_driver(model, name, value, connection.vendor)
+        for name, value in columns.items()
+    ]
+    key = str(model._meta.pk.name)
+    update = update_sql(model, sets, ((key, f"IN ({text})"),))
+    with connection.cursor() as cursor:
+        cursor.execute(update, [*of_columns, *params])
+        return int(cursor.rowcount)
+
+
+def delete_selected(
+    model: type[Model], query: Query, *values: UUID | int | str
+) -> None:
+    """Delete the rows of `query(*values)`, a query for primary keys, to which no other
+    row refers.
+    """
+    text, params = compiled(query, *values)
+    table = quoted(model._meta.db_table)
+    key = quoted(model._meta.pk.column)
+    with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
+        cursor.execute(f"DELETE FROM {table} WHERE {key} IN ({text})", params)  # noqa: S608
 
 
 def select_joined(

@@ -190,6 +190,14 @@ class Run(Sealed):
                     status__in=[Status.QUEUED.value, Status.WAITING.value]
                 ),
             ),
+            # The same runs of all kinds, for how long the queue has waited.
+            models.Index(
+                fields=["status", "due_at"],
+                name="run_due",
+                condition=models.Q(
+                    status__in=[Status.QUEUED.value, Status.WAITING.value]
+                ),
+            ),
         ]
 
     def __str__(self) -> str:

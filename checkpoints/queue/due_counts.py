@@ -1,5 +1,5 @@
-"""Numbers of due runs, for people and probes. Like a claim, each query looks up the
-kinds of queued and waiting runs in the index, and reads the first due runs of each.
+"""Numbers of due runs, for people and probes. Like a claim, a query for numbers looks up
+the kinds of queued and waiting runs in the index, and reads the first due runs of each.
 """
 
 # ruff: noqa: S608 -- the texts are built from names of the model; each value is a
@@ -18,6 +18,7 @@ from checkpoints.db import counts
 from checkpoints.db.large_reads import first_rows
 from checkpoints.db.rows import to_driver
 from checkpoints.queue.due_runs import (
+    OF_STATUS,
     TABLE,
     WAITING,
     first_kinds_text,
@@ -78,11 +79,12 @@ def due_by_graph(*, most: int, most_kinds: int, most_of_kind: int) -> DueQueue:
     counted = _first_due_text("id", IN_LINE, most=most_of_kind + 1)
     kinds_read = first_kinds_text(most_kinds + 1, connection.vendor)
     text = f"""
+        WITH RECURSIVE {kinds_read}
         SELECT graph, SUM(runs), MIN(oldest), SUM(COUNT(*)) OVER () FROM (
           SELECT
             kinds.graph AS graph,
             (SELECT COUNT(*) FROM ({counted}) AS counted) AS runs,
-            ({_oldest_text(IN_LINE)}) AS oldest
+            ({_oldest_text()}) AS oldest
           FROM kinds
         ) AS by_kind
         GROUP BY graph
@@ -91,7 +93,7 @@ def due_by_graph(*, most: int, most_kinds: int, most_of_kind: int) -> DueQueue:
     """
     due: list[DueGraph] = []
     kinds = 0
-    for graph, runs, oldest, kinds_in_all in _select(text, kinds_read):
+    for graph, runs, oldest, kinds_in_all in _select(text):
         kinds = int(kinds_in_all)
         # Its runs wait for a time that is still to come.
         if not runs:
@@ -118,14 +120,14 @@ def oldest_queued() -> datetime | None:
     """Return since when the run is due that is queued for the longest; None if none is
     due. One query.
     """
-    return _oldest(QUEUED)
+    return _oldest(Status.QUEUED)
 
 
 def oldest_due() -> datetime | None:
     """Return since when the queued or waiting run is due that waits for the longest;
     None if none is due. One query.
     """
-    return _oldest(IN_LINE)
+    return _oldest(Status.QUEUED, Status.WAITING)
 
 
 def queued_versions(without: Collection[str], *, most: int) -> list[QueuedVersion]:
@@ -152,16 +154,27 @@ def queued_versions(without: Collection[str], *, most: int) -> list[QueuedVersio
     return [QueuedVersion(*row) for row in rows]
 
 
-def _oldest(status: str) -> datetime | None:
-    rows = _select_of_kinds(f"SELECT MIN(({_oldest_text(status)})) FROM kinds")
+def _oldest(*statuses: Status) -> datetime | None:
+    """Return since when the run of these statuses is due that is due the longest. Looks
+    once at the index for each status, however many kinds of runs there are.
+    """
+    # Both conditions, since SQLite takes an index only under its own.
+    looks = [
+        f"""
+        SELECT MIN(other.due_at) AS due_at FROM {runs_by_index(connection.vendor, OF_STATUS)}
+        WHERE other.status IN ({WAITING}) AND other.status = '{status}' AND {IS_DUE}
+        """
+        for status in statuses
+    ]
+    rows = _select(f"SELECT MIN(due_at) FROM ({' UNION ALL '.join(looks)}) AS oldest")
     return _moment(rows[0][0])
 
 
-def _oldest_text(status: str) -> str:
+def _oldest_text() -> str:
     """Return the query for the due time of the run of a kind that is due the longest."""
     return f"""
         SELECT other.due_at FROM {runs_by_index(connection.vendor)}
-        WHERE {OF_KIND} AND {status} AND {IS_DUE}
+        WHERE {OF_KIND} AND {IN_LINE} AND {IS_DUE}
         ORDER BY other.due_at LIMIT 1
     """
 
@@ -207,12 +220,10 @@ def _first_due_text(columns: str, status: str, *, most: int) -> str:
 
 def _select_of_kinds(text: str, **params: str) -> Sequence[tuple[Any, ...]]:
     """Return the rows of a query that reads from `kinds`."""
-    return _select(text, kinds_text(connection.vendor), **params)
+    return _select(f"WITH RECURSIVE {kinds_text(connection.vendor)} {text}", **params)
 
 
-def _select(text: str, kinds: str, **params: str) -> Sequence[tuple[Any, ...]]:
-    """Return the rows of a query behind this part that makes `kinds`."""
+def _select(text: str, **params: str) -> Sequence[tuple[Any, ...]]:
     now = to_driver(timezone.now(), connection.vendor)
-    text = f"WITH RECURSIVE {kinds} {text}"
     with first_rows():
         return counts.select_rows(text, {"now": now, **params})

@@ -27,6 +27,8 @@ WAITING = f"'{Status.QUEUED}', '{Status.WAITING}'"
 """The statuses of the index, as its condition has them."""
 INDEX = "run_ready"
 """The index of the queued and waiting runs, by kind and due time."""
+OF_STATUS = "run_due"
+"""The index of the same runs, by status and due time."""
 OTHERS_AT_ONCE = 64
 """How many more rows of a kind are read than are taken: other workers may be taking the
 first ones.
@@ -130,14 +132,14 @@ def _any_due_text(limit: int, vendor: str) -> str:
     """
 
 
-def runs_by_index(vendor: str) -> str:
-    """Return the table of runs as `other`, to be read by `INDEX`. Each query that reads
-    it has a condition on `status IN (WAITING)`, like the index.
+def runs_by_index(vendor: str, index: str = INDEX) -> str:
+    """Return the table of runs as `other`, to be read by an index. Each query that reads
+    it has a condition on `status IN (WAITING)`, like both indexes.
     """
     # SQLite, which gathers no statistics by itself, expects few runs of a status. It
     # would read all that are queued, and sort them for each kind.
     if vendor == "sqlite":
-        return f"{TABLE} AS other INDEXED BY {INDEX}"
+        return f"{TABLE} AS other INDEXED BY {index}"
     return f"{TABLE} AS other"
 
 

@@ -4,7 +4,7 @@ a row are those of what it held, so the records say what it holds instead.
 Code that compares bytes with a hash comes here only where they differ.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 from uuid import UUID
@@ -20,26 +20,29 @@ from orchestrator.engine.errors import CountersignError
 class ErasedRows:
     """The statements of valid records about some rows. Read at first use, in one query."""
 
-    def __init__(self, rows: "QuerySet[ErasedRow]") -> None:
+    def __init__(self, rows: Callable[[], "QuerySet[ErasedRow]"]) -> None:
         self._rows = rows
 
     @classmethod
     def of_run(cls, run: UUID) -> "ErasedRows":
         """Return what is said of all rows of a run."""
-        return cls(ErasedRow.objects.filter(run=run))
+        return cls(lambda: ErasedRow.objects.filter(run=run))
 
     @classmethod
     def none(cls) -> "ErasedRows":
         """Return what is said if nothing was erased, without a query."""
-        return cls(ErasedRow.objects.none())
+        return cls(ErasedRow.objects.none)
 
     @classmethod
     def of_rows(cls, rows: Sequence[Model]) -> "ErasedRows":
-        """Return what the records say of these rows of one table."""
-        table = rows[0]._meta.db_table
-        return cls(
-            ErasedRow.objects.filter(table=table, row__in=[str(row.pk) for row in rows])
-        )
+        """Return what is said of these rows of one table."""
+
+        def erased_rows() -> "QuerySet[ErasedRow]":
+            table = rows[0]._meta.db_table
+            keys = [str(row.pk) for row in rows]
+            return ErasedRow.objects.filter(table=table, row__in=keys)
+
+        return cls(erased_rows)
 
     @cached_property
     def _newest(self) -> dict[tuple[str, str], ErasedRow]:
@@ -48,7 +51,7 @@ class ErasedRows:
         """
         newest = {}
         # Later erasures have greater ids, so the newest record of a row comes last.
-        for erased_row in self._rows.order_by("id"):
+        for erased_row in self._rows().order_by("id"):
             if is_sound(erased_row):
                 newest[erased_row.table, erased_row.row] = erased_row
         return newest
@@ -77,7 +80,7 @@ class ErasedRows:
 
 
 def is_sound(row: ErasedRow) -> bool:
-    """Return whether a record matches its seal. A forged one says nothing."""
+    """Return whether a record is as it was sealed. A forged one says nothing."""
     try:
         sealed_rows.verify_row(row, PLAIN)
     except CountersignError:

@@ -8,7 +8,7 @@ read if the caller names the checkpoint, or if it set the channel in question.
 """
 
 from checkpoints.timeline.alignment import Alignment, RunDifference, align
-from checkpoints.timeline.family import Lineage, Relative, lineage
+from checkpoints.timeline.family import Lineage, Relative, below_queries, lineage
 from checkpoints.timeline.outputs import NodeOutput, node_outputs
 from checkpoints.timeline.path_log import Blame, PathChange, blame, history, neighbours
 from checkpoints.timeline.states import (
@@ -28,15 +28,18 @@ from checkpoints.timeline.states import (
     head_state,
     held_at,
     input_of,
+    keep_setters,
     list_checkpoints,
     open_checkpoint,
     parent_of,
     payload_of,
     read_checkpoint,
+    read_step,
     results_at,
     snapshot_of,
     start_of_log,
     state_at,
+    unlisted_setters,
 )
 
 __all__ = [
@@ -52,6 +55,7 @@ __all__ = [
     "alias_of",
     "aliases",
     "align",
+    "below_queries",
     "blame",
     "changes",
     "checkpoint_lines",
@@ -66,6 +70,7 @@ __all__ = [
     "held_at",
     "history",
     "input_of",
+    "keep_setters",
     "lineage",
     "list_checkpoints",
     "neighbours",
@@ -74,8 +79,10 @@ __all__ = [
     "parent_of",
     "payload_of",
     "read_checkpoint",
+    "read_step",
     "results_at",
     "snapshot_of",
     "start_of_log",
     "state_at",
+    "unlisted_setters",
 ]

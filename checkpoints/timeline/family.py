@@ -4,7 +4,7 @@ Reads columns of runs and lines, never the payload of a checkpoint. The caller p
 the runs that may be seen: any other is left out, with what hangs on it alone.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from itertools import pairwise
 from typing import Any
@@ -69,15 +69,19 @@ class Lineage:
 
 Tree = dict[UUID, Relative]
 """The runs of a tree by id."""
+Below = Mapping[str, Sequence[Any]]
+"""The rows of `below_queries`, by their names."""
 
 
 def lineage(
     run_id: Run | UUID | str,
     *,
     among: Among = None,
+    below: Below | None = None,
 ) -> Lineage:
     """Return the tree in which a run stands. A query for each level up to the first
-    run, one for their lines, and one for each level down from it. Raises
+    run, one for their lines, and one for each level down from it. The caller may have
+    read the rows `below` a run that came from no other, by `below_queries`. Raises
     `UnknownThing`.
     """
     check_among(among)
@@ -91,7 +95,7 @@ def lineage(
 
     # Runs on the way are in the tree already, so they aren't added a second time.
     level = [way[0]]
-    has_all = _grow(tree, level, among)
+    has_all = _grow(tree, level, among, below)
     for _ in range(FARTHEST):
         level = _next_level(level)
         if not level:
@@ -210,12 +214,15 @@ def _grow(
     tree: Tree,
     level: Collection[Relative],
     among: Among,
+    below: Below | None = None,
 ) -> bool:
     """Add to the tree the runs that came from these, and return whether it could hold
-    all of them. One query.
+    all of them. One query, none if the rows `below` them were read.
     """
-    ids = [relative.run.id for relative in level]
-    for above, relative in _runs_below(ids, among):
+    if below is None:
+        ids = [relative.run.id for relative in level]
+        below = read_together(**below_queries(ids, among))
+    for above, relative in _runs_in(below):
         if relative.run.id in tree:
             continue
         if len(tree) >= MOST:
@@ -225,21 +232,24 @@ def _grow(
     return True
 
 
-def _runs_below(
-    runs: Collection[UUID],
-    among: Among,
-) -> Iterator[tuple[Any, Relative]]:
-    """Yield the forks and replays of these runs, then the child runs of their tasks,
-    each with the run that it came from, the oldest first. One query.
+def below_queries(runs: Collection[UUID], among: Among) -> "dict[str, QuerySet[Any]]":
+    """Return the queries for the forks and replays of these runs, and for the child runs
+    of their tasks, the oldest first; for `read_together`.
     """
     # One more than a tree holds shows that it can't hold all.
     lines = _lines_from(runs, among)[: MOST + 1]
     children = _visible_runs(among).filter(parent_run__in=runs).order_by("id")
-    below = read_together(
-        lines=lines,
-        departed=_visible_runs(among).filter(id__in=lines.values("run")),
-        children=children[: MOST + 1],
-    )
+    return {
+        "lines": lines,
+        "departed": _visible_runs(among).filter(id__in=lines.values("run")),
+        "children": children[: MOST + 1],
+    }
+
+
+def _runs_in(below: Below) -> Iterator[tuple[Any, Relative]]:
+    """Yield the runs in the rows of `below_queries`, each with the run that it came
+    from.
+    """
     departed = {run.id: run for run in below["departed"]}
     for line in below["lines"]:
         # It is missing where it was removed between two statements.

@@ -171,6 +171,50 @@ def read_checkpoint(id_or_alias: UUID | str) -> Checkpoint | None:
     return checkpoint
 
 
+def read_step(
+    run: Run, listed: Checkpoint, *, with_before: bool = False
+) -> Checkpoint | None:
+    """Return a listed checkpoint of this run, whose row was read whole, as
+    `read_checkpoint` does; with the rows of the state `with_before` it, which `changes`
+    compares it with. None if it is gone. One query.
+    """
+    ids = [listed.id]
+    if with_before and listed.parent is not None:
+        ids.append(listed.parent)
+    ranges = reader.ranges_of(ids)
+    rows = ranges.get(listed.id)
+    if not rows or not rows[-1].kept:
+        return None
+    checkpoint = rows[-1]
+    checkpoint.run = run
+    checkpoint.__dict__["range"] = rows
+    # The first checkpoint of a fork comes after one of another run, with another key.
+    before = ranges.get(ids[-1], rows)
+    if before is not rows and before[-1].kept and before[-1].run_id == run.id:
+        checkpoint.__dict__["range_before"] = before
+    return checkpoint
+
+
+def unlisted_setters(
+    checkpoint: Checkpoint, listed: Iterable[Checkpoint]
+) -> "QuerySet[Checkpoint]":
+    """Return the query for the checkpoints that last set each channel at this one, whose
+    payload can be opened, but for those that are `listed`; `keep_setters` takes both.
+    """
+    numbers = set(snapshot_of(checkpoint)["versions"].values())
+    return _setters(checkpoint.run_id, numbers - {row.seq for row in listed})
+
+
+def _setters(run: UUID, numbers: Collection[int]) -> "QuerySet[Checkpoint]":
+    rows = Checkpoint.objects.filter(run=run, seq__in=numbers)
+    return rows.defer("change", "snapshot")
+
+
+def keep_setters(checkpoint: Checkpoint, rows: Iterable[Checkpoint]) -> None:
+    """Let `changes` take the checkpoints that set channels from these rows."""
+    checkpoint.__dict__["setters"] = {row.seq: row for row in rows}
+
+
 def find_checkpoint(id_or_alias: UUID | str) -> Checkpoint | None:
     """Return the checkpoint as `get_checkpoint` does; None if there is none."""
     text = str(id_or_alias)
@@ -454,6 +498,10 @@ def _load(
 
 def _state_before(loaded: _LoadedCheckpoint) -> dict[str, Any]:
     """Return the state at the parent; the input alone if there is none."""
+    rows: list[Checkpoint] | None = loaded.row.__dict__.pop("range_before", None)
+    if rows is not None:
+        document = reader.proven(rows, protection_of(loaded.run))
+        return _LoadedCheckpoint(rows[-1], loaded.run, document).state()
     if loaded.row.parent is not None:
         # Retention may have removed the parent.
         with suppress(UnknownThing):
@@ -483,16 +531,11 @@ def _changes(before: dict[str, Any], loaded: _LoadedCheckpoint) -> Iterator[Chan
 
 def _authors(loaded: _LoadedCheckpoint) -> dict[str, str]:
     """Return for each channel the names of the nodes that last set it, in the
-    checkpoint that did. One query.
+    checkpoint that did. One query, none after `keep_setters`.
     """
     versions: dict[str, int] = loaded.document["versions"]
     protection = protection_of(loaded.run)
-    rows = Checkpoint.objects.filter(
-        run=loaded.row.run_id, seq__in=set(versions.values())
-    )
-    rows_by_seq: dict[int, Checkpoint] = {}
-    for row in rows.defer("change", "snapshot"):
-        rows_by_seq[row.seq] = row
+    rows_by_seq = _setters_by_number(loaded.row, set(versions.values()))
     sealed_rows.verify_rows(rows_by_seq.values(), protection)
     change_bytes = reader.bytes_of(loaded.row, "change", protection)
     own_change = canonical.loads(change_bytes or b"[]")
@@ -511,6 +554,15 @@ def _authors(loaded: _LoadedCheckpoint) -> dict[str, str]:
             names = nodes_that_ran(own_change, StatePath(STATE, (channel,)))
         authors[channel] = ", ".join(names)
     return authors
+
+
+def _setters_by_number(
+    checkpoint: Checkpoint, numbers: set[int]
+) -> dict[int, Checkpoint]:
+    rows: dict[int, Checkpoint] | None = checkpoint.__dict__.pop("setters", None)
+    if rows is None:
+        rows = {row.seq: row for row in _setters(checkpoint.run_id, numbers)}
+    return {number: rows[number] for number in numbers & rows.keys()}
 
 
 def setting_entries(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ import createClient, { type Client } from "openapi-fetch"
 import type { components, paths } from "./countersign.js"
 
 type Schemas = components["schemas"]
+type Approval = Schemas["AskedApprovalOut"]
 export type Call = { approvalId: string; toolCallId: string; toolName: string; input: unknown }
 export type Asks = (call: Call) => Omit<Schemas["AskBody"], "items" | "key"> & { schema?: unknown }
 
@@ -26,11 +27,19 @@ export class Countersign {
         const asked = [...requests(options.messages).values()].reverse()
         const call = asked.find(({ toolCallId }) => toolCallId === options.toolCallId)
         const approval = call && (await this.ask({ ...call, toolName, input }))
-        if (approval?.state !== "approved") throw new Error(`nobody approved ${toolName}`)
+        const isSigned = approval?.state === "approved" && approval.is_own
+        if (!isSigned) throw new Error(`nobody approved ${toolName}`)
         const value = approval.items[0]?.value
         const checked = await asSchema(tool.inputSchema).validate?.(value)
         if (checked?.success === false) throw checked.error
-        return tool.execute?.(value as never, options)
+        try {
+          const output = await tool.execute?.(value as never, options)
+          await this.report(approval, "done")
+          return output
+        } catch (error) {
+          await this.report(approval, "unknown", error instanceof Error ? error.name : "")
+          throw error
+        }
       }
       return [toolName, { ...tool, needsApproval: true, execute }]
     })
@@ -53,8 +62,19 @@ export class Countersign {
     return open.size && content.length === open.size ? { role: "tool", content } : undefined
   }
 
+  // Reports what came of a call. The tool has run: a report that fails must not undo that.
+  private async report(approval: Approval, result: "done" | "unknown", detail = "") {
+    const [{ id: item = "", hash = "" } = {}] = approval.items
+    const params = { path: { run: approval.id } }
+    const body = { outcomes: [{ item, hash, result, detail }] }
+    const sent = { params, body, signal: AbortSignal.timeout(30_000) }
+    const answer = await this.api.POST("/api/v1/approvals/{run}/outcomes/", sent).catch(String)
+    const refusal = typeof answer === "string" ? answer : answer.error?.detail
+    if (refusal) console.warn(`the outcome of ${approval.key} is not reported: ${refusal}`)
+  }
+
   // The approval of a call. It is asked once: the SDK's id of its request makes the key.
-  private async ask(call: Call, attempts = 3): Promise<Schemas["AskedApprovalOut"]> {
+  private async ask(call: Call, attempts = 3): Promise<Approval> {
     const { schema, ...question } = this.question(call)
     const item = { id: call.toolName, value: call.input, schema, effect: "external" } as const
     const key = `ai-sdk-${encodeURIComponent(call.approvalId)}`

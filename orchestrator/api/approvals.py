@@ -2,6 +2,8 @@
 write.
 """
 
+from typing import Any
+
 from django.db.models import Q
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -28,6 +30,11 @@ from orchestrator.models import ApiToken
 from orchestrator.runs.start_for_user import require
 
 _COLUMNS = ("id", "key", "label", "status", "line", "created_at", "ended_at")
+
+
+def shown_to(viewer: Any, approval: asking.Approval) -> Any:
+    """Return the JSON of an approval as this user sees it."""
+    return AskedApprovalOut(approval, context={"viewer": viewer}).data
 
 
 class Approvals(APIView):
@@ -79,7 +86,8 @@ class Approvals(APIView):
             by=person(request),
             on_behalf_of=on_behalf_of,
         )
-        answer = NewApprovalOut(new.approval, context={"secret": new.secret})
+        context = {"secret": new.secret, "viewer": person(request)}
+        answer = NewApprovalOut(new.approval, context=context)
         return Response(answer.data, status=201 if new.is_new else 200)
 
 
@@ -89,17 +97,21 @@ class OneApproval(APIView):
     @describe(responses=AskedApprovalOut)
     def get(self, request: Request, run: str) -> Response:
         visible = asking.visible_approval(person(request), run)
-        return Response(AskedApprovalOut(asking.approval_of(visible)).data)
+        return Response(shown_to(person(request), asking.approval_of(visible)))
 
 
 class ApprovalOutcomes(APIView):
-    """Report what came of approved items. Approvers see it."""
+    """Report what came of approved items. Approvers see it. For who asked, and for who may
+    reassign requests.
+    """
 
     scopes = {"POST": "start"}
 
     def require_rights(self, request: Request, run: str) -> None:
         visible = asking.visible_approval(person(request), run)
         require(person(request), "start_run", run=visible.id)
+        if visible.started_by_id != person(request).pk:
+            require(person(request), "reassign", run=visible.id)
 
     @describe(request=OutcomesBody, responses=AskedApprovalOut)
     def post(self, request: Request, run: str) -> Response:
@@ -107,7 +119,7 @@ class ApprovalOutcomes(APIView):
         self.require_rights(request, run)
         visible = asking.visible_approval(person(request), run)
         approval = asking.report(visible.id, body["outcomes"], by=person(request))
-        return Response(AskedApprovalOut(approval).data)
+        return Response(shown_to(person(request), approval))
 
 
 class ApprovalCallback(APIView):
@@ -137,4 +149,4 @@ class ApprovalCancelled(APIView):
         self.require_rights(request, run)
         visible = asking.visible_approval(person(request), run)
         approval = asking.cancel(visible.id, by=person(request), **body)
-        return Response(AskedApprovalOut(approval).data)
+        return Response(shown_to(person(request), approval))

@@ -136,11 +136,8 @@ class OutcomeBody(Body):
         required=False, allow_blank=True, default="", max_length=LONGEST_DETAIL
     )
     hash = serializers.CharField(
-        required=False,
-        allow_null=True,
-        default=None,
         max_length=200,
-        help_text="That of what was acted on, to be held against the signed one.",
+        help_text="That of what was acted on; refused unless it is the signed one.",
     )
 
 
@@ -218,6 +215,12 @@ class AskedApprovalOut(serializers.Serializer[Approval]):
     asked_at = serializers.DateTimeField(source="run.created_at")
     started_by = serializers.SerializerMethodField()
     on_behalf_of = serializers.SerializerMethodField()
+    is_own = serializers.SerializerMethodField(
+        help_text="whether the account that reads it asked it"
+    )
+
+    def get_is_own(self, approval: Approval) -> bool:
+        return bool(approval.run.started_by_id == self.context["viewer"].pk)
 
     def get_reviewers(self, approval: Approval) -> list[str]:
         if approval.request is not None:

@@ -54,13 +54,13 @@ class Api(APIView):
 
 def mount(view: type[APIView]) -> Callable[..., Any]:
     """Return a view as Django calls it, with the common parts; its POST honours
-    Idempotency-Key.
+    Idempotency-Key, unless its messages bring ids themselves.
     """
     members: dict[str, Any] = {
         "__doc__": view.__doc__,
         "__module__": view.__module__,
     }
-    if hasattr(view, "post"):
+    if hasattr(view, "post") and not getattr(view, "has_own_ids", False):
         members["post"] = idempotent(view.post)
     # The view comes first, so that what it sets itself wins over the common parts.
     mounted: Any = type(view.__name__, (view, Api), members)

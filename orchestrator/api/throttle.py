@@ -57,6 +57,19 @@ def refuse_token(request: Any, text: str) -> NoReturn:
     raise AuthenticationFailed("this token is unknown, revoked or out of date")
 
 
+def refuse_message(request: Any, door: str, refusal: Exception) -> NoReturn:
+    """Raise this refusal of a message at a door, after too many from one address at one
+    door `Throttled`. Like a valid token, a message that is signed is taken all the same.
+    """
+    place = f"{client_address(request)} {door}"
+    subject = f"door:{tokens.token_digest(place)[:32]}"
+    wait = seconds_to_wait([subject])
+    if wait:
+        raise Throttled(wait, "too many messages were refused.")
+    count_failure(subject)
+    raise refusal
+
+
 def seconds_to_wait(subjects: Sequence[str]) -> int:
     """Return for how many seconds failures of any of these subjects are throttled; 0 if
     none has had too many.

@@ -10,6 +10,7 @@ from django.contrib.auth.models import AbstractBaseUser
 
 from approvals.notice_rows import OUTCOME_REPORTED, write_notices
 from approvals.results.reports import LETS_ACT, OutcomeReport
+from checkpoints.conf import conf
 from checkpoints.core.arguments import checked_text
 from checkpoints.core.ids import unknown_thing
 from checkpoints.core.outcome_lines import (
@@ -32,22 +33,23 @@ from orchestrator.engine.errors import (
 from orchestrator.engine.graphs.effect import APPROVED
 from orchestrator.graphs import NAME
 from orchestrator.run_access.act import locked, name_of, run_to_act_on
+from orchestrator.runs.start_for_user import require
 
 MOST_OUTCOMES = 1000
 LONGEST_DETAIL = 2000
-_NEEDED = {"item", "result"}
-_MEMBERS = {*_NEEDED, "detail", "hash"}
+_NEEDED = {"item", "result", "hash"}
+_MEMBERS = {*_NEEDED, "detail"}
 
 
 class ItemOutcome(NamedTuple):
     """The outcome of one item, as the caller has it. `hash` is that of what it acted on,
-    if it says so.
+    so that no report is taken for one on what was signed later.
     """
 
     item: str
     result: str
     detail: str
-    hash: str | None
+    hash: str
 
 
 def report(
@@ -57,8 +59,9 @@ def report(
     by: AbstractBaseUser | None = None,
 ) -> Approval:
     """Record what came of approved items, and return the approval as it stands then.
-    `outcomes` are {item, result: done, failed or unknown, detail?, hash?}. All of them
-    are recorded or none; what is recorded already changes nothing.
+    `outcomes` are {item, hash, result: done, failed or unknown, detail?}. All of them
+    are recorded or none; what is recorded already changes nothing. Where verbs check
+    rights, only whoever asked reports, and who may reassign requests.
 
     Raises `InvalidValue` (names the place), `UnknownThing`, `Erased`, `WrongStatus` (an
     item is not approved, or others are open), `StaleProposal` (the hash is not that
@@ -69,6 +72,9 @@ def report(
     run = run_to_act_on(by, "start_run", id_or_key)
     if run.graph != NAME:
         raise unknown_thing("approval", id_or_key)
+    is_other = by is not None and run.started_by_id != by.pk
+    if is_other and conf().verbs_ask_rights:
+        require(by, "reassign", run=run.id)
     with locked(run.id, by=by) as run:
         approval = approval_of(run)
         new = _new_outcomes(approval, reported)
@@ -99,8 +105,8 @@ def _checked_outcome(outcome: Any, path: str) -> ItemOutcome:
         names = ", ".join(sorted(_MEMBERS))
         raise InvalidValue(f"{path}: it is an object of {names}", path=path)
     checked_text(outcome["item"], f"{path}.item", most=LONGEST_ID)
-    for name in ("detail", "hash"):
-        checked_text(outcome.get(name) or "", f"{path}.{name}", most=LONGEST_DETAIL)
+    checked_text(outcome["hash"], f"{path}.hash", most=LONGEST_ID)
+    checked_text(outcome.get("detail") or "", f"{path}.detail", most=LONGEST_DETAIL)
     if outcome["result"] not in RESULTS:
         raise InvalidValue(
             f"{path}.result: it is none of {', '.join(RESULTS)}", path=f"{path}.result"
@@ -109,7 +115,7 @@ def _checked_outcome(outcome: Any, path: str) -> ItemOutcome:
         outcome["item"],
         outcome["result"],
         outcome.get("detail") or "",
-        outcome.get("hash"),
+        outcome["hash"],
     )
 
 
@@ -153,7 +159,7 @@ def _require_signed(
             item=item.id,
             verdict=item.verdict,
         )
-    if outcome.hash is not None and outcome.hash != item.hash:
+    if outcome.hash != item.hash:
         raise StaleProposal(
             f"what people approved of item {item.id} is not what was acted on",
             item=item.id,

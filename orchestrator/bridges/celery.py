@@ -10,12 +10,10 @@ from celery.utils.time import get_exponential_backoff_interval
 
 from orchestrator.bridges.signed_call import (
     AWAY,
-    CALL,
     Rejected,
     SignedCall,
     is_done,
     key_of,
-    signed_arguments,
 )
 from orchestrator.client import Approval, Client
 
@@ -53,8 +51,7 @@ def runs_when_signed(
                 raise Ignore("a message came again after its task was done")
             if approval.state != "approved" and on_rejected is not None:
                 return on_rejected(approval)
-            arguments = signed_arguments(approval)
-            return call.run(approval.id, arguments, hash=approval.item(CALL).hash)
+            return call.run(approval)
 
         return app.task(bind=True, **{**SAFE, **(options or {})})(ask_or_run)
 

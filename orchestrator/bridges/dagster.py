@@ -46,7 +46,9 @@ def paused_call(
     look_every: int = 30,
     **question: Any,
 ) -> PausedCall:
-    """Split a function into parts of two jobs. `question` is that of `SignedCall`."""
+    """Split a function into parts of two jobs. `question` is that of `SignedCall`; give
+    two calls of one function a `name` each.
+    """
     call = signed_call.SignedCall(client, function, reviewers=reviewers, **question)
 
     @op(name=f"ask_{call.name}")
@@ -61,12 +63,10 @@ def paused_call(
         approval = client.approval(context.op_config["approval"])
         try:
             _require_own(context, approval, call)
-            arguments = signed_call.signed_arguments(approval)
+            signed_call.signed_arguments(approval)
         except signed_call.Rejected as error:
             raise Failure(str(error), allow_retries=False) from error
-        return call.run(
-            approval.id, arguments, hash=approval.item(signed_call.CALL).hash
-        )
+        return call.run(approval)
 
     def sensor_of(job: JobDefinition) -> SensorDefinition:
         name = f"{job.name}_when_signed"

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import unquote
 
 from dbos import DBOS
 
 from orchestrator.bridges.signed_call import (
     AWAY,
-    CALL,
     Rejected,
     SignedCall,
     key_of,
@@ -52,37 +51,53 @@ def step_when_signed(
             key = key_of("dbos", workflow, call.name, str(DBOS.step_id), began)
             return workflow, call.ask(key, *args, **kwargs).id
 
-        def look(approval_id: str) -> dict[str, Any] | None:
-            approval = client.approval(approval_id)
-            if not approval.decided:
-                return None
-            arguments = signed_arguments(approval)
-            return {"arguments": arguments, "hash": approval.item(CALL).hash}
-
-        def run(approval_id: str, signed: Mapping[str, Any]) -> T:
-            result: T = call.run(approval_id, signed["arguments"], hash=signed["hash"])
-            return result
-
         @wraps(function)
         def ask_wait_and_run(*args: Any, **kwargs: Any) -> T:
             asking: Any = {**PATIENT, "name": f"{call.name}.ask"}
-            looking: Any = {**PATIENT, "name": f"{call.name}.look"}
             running: Any = {"name": call.name, **(options or {})}
             workflow, approval_id = DBOS.run_step(asking, ask, *args, **kwargs)
             if workflow != DBOS.workflow_id:
                 raise Rejected(
                     "a fork asks for itself: fork it from before the question"
                 )
-            pause = look_every
-            while (signed := DBOS.run_step(looking, look, approval_id)) is None:
-                DBOS.recv(approval_id, pause)
-                pause = min(pause * 2, look_at_least_every)
-            result: T = DBOS.run_step(running, run, approval_id, signed)
-            return result
+            while True:
+                _wait(call, approval_id, (look_every, look_at_least_every))
+                has_run, result = DBOS.run_step(running, _run, call, approval_id)
+                if has_run:
+                    return cast(T, result)
 
         return ask_wait_and_run
 
     return decorate
+
+
+def _wait(call: SignedCall, approval_id: str, pauses: tuple[float, float]) -> None:
+    """Wait in a workflow until people have decided. Raises `Rejected`."""
+    looking: Any = {**PATIENT, "name": f"{call.name}.look"}
+    pause, longest = pauses
+    while not DBOS.run_step(looking, _look, call, approval_id):
+        DBOS.recv(approval_id, pause)
+        pause = min(pause * 2, longest)
+
+
+def _look(call: SignedCall, approval_id: str) -> bool:
+    approval = call.client.approval(approval_id)
+    if approval.decided:
+        signed_arguments(approval)
+    return approval.decided
+
+
+def _run(call: SignedCall, approval_id: str) -> tuple[bool, Any]:
+    """Run what is signed now, which may be something else than when it was looked at.
+    The first of the pair is False if nothing is, or the site is away.
+    """
+    try:
+        approval = call.client.approval(approval_id)
+    except AWAY:
+        return False, None
+    if not approval.decided:
+        return False, None
+    return True, call.run(approval)
 
 
 def wake(approval: Approval) -> None:

@@ -1,12 +1,25 @@
 """Interrupts of LangGraph go on with what people signed: docs/bridges.md."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from langgraph.types import Command, Interrupt, StateSnapshot
 from typing_extensions import TypedDict
 
-from orchestrator.bridges.langchain_actions import actions_of, answer_of, mode_of
-from orchestrator.bridges.tool_calls import ToolCall, question_of, signed_items
+from orchestrator.bridges.langchain_actions import (
+    actions_of,
+    answer_of,
+    ends_of,
+    mode_of,
+    tool_ids_of,
+)
+from orchestrator.bridges.reports import Outcome
+from orchestrator.bridges.tool_calls import (
+    ToolCall,
+    key_of,
+    question_of,
+    signed_items,
+)
 from orchestrator.client.approval import Approval, Item
 from orchestrator.client.flows import Question
 
@@ -44,6 +57,29 @@ def resume(snapshot: StateSnapshot, approval: Approval) -> Command[Any]:
         else:
             answers[waiting.id] = _answer(own[0])
     return Command(resume=answers)
+
+
+def outcomes(
+    history: Iterable[StateSnapshot], approval: Approval
+) -> dict[str, Outcome]:
+    """Return what to `report` of the approved tool calls of an agent, as far as they have
+    ended. `history` is that of `get_state_history`, the newest first. What came of a
+    node's own interrupt the node alone can say.
+    """
+    ends: dict[str, Outcome] = {}
+    for snapshot in history:
+        messages = snapshot.values.get("messages", ())
+        ends = ends_of(messages) | ends
+        calls = _all_calls(snapshot)
+        if calls and approval.key == key_of(LIBRARY, _thread(snapshot), calls):
+            ids = [call.id for call in calls]
+            tool_ids: list[str] = []
+            for waiting in snapshot.interrupts:
+                tool_ids += tool_ids_of(waiting, messages)
+            pairs = zip(ids, tool_ids, strict=True)
+            approved = {item.id for item in approval.approved_items}
+            return {id: ends[t] for id, t in pairs if id in approved and t in ends}
+    return {}
 
 
 def _answer(item: Item) -> SignedAnswer:

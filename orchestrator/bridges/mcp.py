@@ -50,12 +50,40 @@ def make_server(client: AsyncClient, reviewers: Sequence[str]) -> MCPServer:
         return _standing(await _answer(client.approval(approval)))
 
     @server.tool(structured_output=False)
+    async def report(
+        approval: str, item: str, hash: str, result: str, detail: str = ""
+    ) -> Any:
+        """Report what came of an approved item: done, failed, or unknown if you cannot
+        say. `hash` is the one that stood beside the value on which you acted.
+        """
+        outcome = {
+            "item": item,
+            "hash": hash,
+            "result": result,
+            "detail": detail,
+        }
+        path = f"approvals/{part(approval)}/outcomes/"
+        call: Call[Any] = Call("POST", path, body={"outcomes": [outcome]})
+        await _answer(client.send(call))
+        return outcome
+
+    @server.tool(structured_output=False)
     async def receipt(decision: str) -> Any:
         """Return the signed file of one decision; `status` has their ids."""
         call: Call[Any] = Call("GET", f"decisions/{part(decision)}/receipt/")
         return await _answer(client.send(call))
 
     return server
+
+
+def reviewers_of(text: str) -> list[str]:
+    """Return the reviewers of a list with commas, around which there may be spaces."""
+    names = []
+    for name in text.split(","):
+        stripped = name.strip()
+        if stripped:
+            names.append(stripped)
+    return names
 
 
 async def _answer(flow: Awaitable[Any]) -> Any:
@@ -88,6 +116,7 @@ def _standing(approval: Approval) -> dict[str, Any]:
         # What nobody has signed is no value to act on.
         if item["id"] in signed:
             row["value"] = signed[item["id"]]
+            row["hash"] = item["hash"]
         items.append(row)
     return {
         "id": approval.id,
@@ -101,7 +130,7 @@ def _standing(approval: Approval) -> dict[str, Any]:
 if __name__ == "__main__":
     url = os.environ["COUNTERSIGN_URL"]
     token = os.environ["COUNTERSIGN_TOKEN"]
-    people = os.environ["COUNTERSIGN_REVIEWERS"].split(",")
+    people = reviewers_of(os.environ["COUNTERSIGN_REVIEWERS"])
     client = AsyncClient(url, token=token)
     server = make_server(client, people)
     server.run("stdio")

@@ -8,6 +8,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, ToolReturnPart
 from pydantic_ai.tools import ToolApproved, ToolDenied
 from pydantic_ai.toolsets import FunctionToolset
 
+from orchestrator.bridges.reports import Outcome
 from orchestrator.bridges.tool_calls import (
     NotSigned,
     ToolCall,
@@ -46,9 +47,9 @@ def results(
     return requests.build_results(approvals=verdicts)
 
 
-def outcomes(messages: Messages, approval: Approval) -> dict[str, tuple[str, str]]:
-    """Return what `Client.report` reports of the approved calls that these messages end."""
-    approved = {item.id for item in approval.items if item.approved}
+def outcomes(messages: Messages, approval: Approval) -> dict[str, Outcome]:
+    """Return what to `report` of the approved calls that these messages end."""
+    approved = {item.id for item in approval.approved_items}
     outcomes = {}
     for message in messages:
         for part in message.parts:

@@ -2,8 +2,9 @@
 and what runs is the value that came back. What the bridges to job runners share.
 """
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
 from hashlib import sha256
 from inspect import Parameter, signature
 from typing import Any
@@ -12,22 +13,26 @@ from urllib.parse import quote
 from pydantic import TypeAdapter, validate_call
 from pydantic_core import to_jsonable_python
 
-from orchestrator.client import (
-    ApiError,
-    Approval,
-    Client,
-    ServerFailed,
-    Throttled,
-    Unreachable,
-)
-from orchestrator.engine.errors import NotDone
+from orchestrator.bridges.reports import AWAY, DONE, Outcome, outcome_of, report
+from orchestrator.bridges.tool_calls import require_free
+from orchestrator.client import Approval, Client
+from orchestrator.engine.values import canonical
+
+__all__ = [
+    "AWAY",
+    "CALL",
+    "Rejected",
+    "SignedCall",
+    "is_done",
+    "key_of",
+    "signed_arguments",
+]
 
 CALL = "call"
 """The id of the item."""
-AWAY = (Unreachable, ServerFailed, Throttled)
-"""The errors after which the same call is worth another try, later."""
 _LONGEST_KEY = 200
-log = logging.getLogger(__name__)
+_MOST_UNDELIVERED = 1000
+_ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 
 
 class Rejected(Exception):
@@ -61,7 +66,8 @@ def is_done(approval: Approval) -> bool:
 
 class SignedCall:
     """A function whose calls people sign. `title`, `facts` and the further fields of a
-    question may be functions of the arguments, which are as JSON then.
+    question may be functions of the arguments, which are as JSON then. Two calls of one
+    function share no signature if they have names.
     """
 
     def __init__(
@@ -70,30 +76,41 @@ class SignedCall:
         function: Callable[..., Any],
         *,
         reviewers: Sequence[str],
+        name: str = "",
         title: str | Callable[[Mapping[str, Any]], str] = "",
         effect: str = "external",
         reports: bool = True,
         **fields: Any,
     ) -> None:
+        _require_names(function)
+        require_free(fields)
         self.client = client
         self.function = function
-        self.name = function.__name__
+        self.name = name or function.__name__
         self.address = f"{function.__module__}.{function.__qualname__}"
-        _require_names(function)
+        if name:
+            self.address += f":{name}"
         self.reports = reports
         self._effect = effect
         signature_type: Any = function
         self._schema = TypeAdapter(signature_type).json_schema()
+        self._undelivered: deque[tuple[Approval, Outcome]] = deque(
+            maxlen=_MOST_UNDELIVERED
+        )
         self._fields = {"title": title or self.name, "reviewers": reviewers, **fields}
 
     def ask(self, key: str, *args: Any, **kwargs: Any) -> Approval:
         """Ask people about these arguments, or return what they were asked already.
-        Raises `KeyConflict` if that was another question.
+        Raises `KeyConflict` if that was another question, and `Rejected` if another
+        account asked it.
         """
         bound = signature(self.function).bind(*args, **kwargs)
         # A default may change with a deployment, what was signed may not.
         bound.apply_defaults()
-        arguments = to_jsonable_python(bound.arguments)
+        arguments = _ordered(
+            to_jsonable_python(bound.arguments),
+            _ANYTHING.dump_python(bound.arguments, by_alias=True),
+        )
         item = {
             "id": CALL,
             "label": self.name,
@@ -101,12 +118,16 @@ class SignedCall:
             "schema": self._schema,
             "effect": self._effect,
         }
-        return self.client.ask(key=key, items=[item], **self._fields_of(arguments))
+        approval = self.client.ask(key=key, items=[item], **self._fields_of(arguments))
+        _require_own(approval)
+        return approval
 
     def require_asked(self, approval: Approval) -> None:
-        """Raise `Rejected` unless an approval is about this function and asks whom it
-        asks: whoever may ask can ask others under the same key.
+        """Raise `Rejected` unless an approval is about this function, asks whom it asks,
+        and was asked by the account of this client: whoever may ask can ask others, or
+        under another title, with the same key.
         """
+        _require_own(approval)
         item = approval.item(CALL)
         policy = self._fields_of(item.proposed)
         same = [
@@ -124,38 +145,55 @@ class SignedCall:
             fields[name] = field(arguments) if callable(field) else field
         return fields
 
-    def run(
-        self, approval_id: str, arguments: Mapping[str, Any], *, hash: str | None = None
-    ) -> Any:
-        """Call the function with the arguments that were signed in an approval. With the
-        `hash` of what was signed, no outcome of it is reported of anything else.
+    def run(self, approval: Approval) -> Any:
+        """Call the function with the arguments that were signed, and report what came of
+        it. Raises `Rejected`.
         """
+        arguments = signed_arguments(approval)
         try:
             result = validate_call(self.function)(**arguments)
-        except NotDone as error:
-            self._report(approval_id, hash, "failed", str(error))
-            raise
         except Exception as error:
-            self._report(approval_id, hash, "unknown", type(error).__name__)
+            self._report(approval, outcome_of(error))
             raise
-        self._report(approval_id, hash, "done")
+        self._report(approval, DONE)
         return result
 
-    def _report(
-        self, approval_id: str, hash: str | None, result: str, detail: str = ""
-    ) -> None:
-        """Report what came of the call. A report that fails is logged, for it must not
-        make the call run again.
+    def _report(self, approval: Approval, outcome: Outcome) -> None:
+        """Report what came of the call, and of earlier ones that the site, which was
+        away, has not heard of.
         """
         if not self.reports:
             return
-        try:
-            hashes = {CALL: hash} if hash else None
-            self.client.report(approval_id, {CALL: (result, detail)}, hashes=hashes)
-        except ApiError as error:
-            log.warning(
-                "approval %s: its outcome is not reported: %s", approval_id, error
-            )
+        if not report(self.client, approval, {CALL: outcome}):
+            self._undelivered.append((approval, outcome))
+            return
+        # Another thread may deliver the same.
+        with suppress(IndexError):
+            while True:
+                earlier, its = self._undelivered.popleft()
+                if not report(self.client, earlier, {CALL: its}):
+                    self._undelivered.appendleft((earlier, its))
+                    return
+
+
+def _require_own(approval: Approval) -> None:
+    if not approval.raw["is_own"]:
+        raise Rejected(f"another account asked approval {approval.id}")
+
+
+def _ordered(shown: Any, value: Any) -> Any:
+    """Return the JSON of a value with the members of its sets sorted: in another process
+    they come in another order, and the same call would be another question.
+    """
+    if isinstance(shown, dict) and isinstance(value, Mapping):
+        pairs = zip(shown.items(), value.values(), strict=False)
+        return {name: _ordered(its, inner) for (name, its), inner in pairs}
+    if isinstance(shown, list) and isinstance(value, Sequence | Set):
+        members = [_ordered(*pair) for pair in zip(shown, value, strict=False)]
+        if isinstance(value, Set):
+            members.sort(key=canonical.encode)
+        return members
+    return shown
 
 
 def _require_names(function: Callable[..., Any]) -> None:

@@ -35,6 +35,13 @@ class ToolCall:
     schema: Mapping[str, Any] | None = None
 
 
+def require_free(policy: Mapping[str, Any]) -> None:
+    """Raise `TypeError` for what the calls that wait say themselves."""
+    for name in ("items", "key"):
+        if name in policy:
+            raise TypeError(f"{name} is made of the calls that wait: leave it out")
+
+
 def key_of(library: str, run: str, calls: Sequence[ToolCall]) -> str:
     """Return the key of the approval of these calls: the same after a retry or restart,
     and that of no other calls.
@@ -58,8 +65,9 @@ def question_of(
     """Return what `Client.ask` asks about these calls, one item for each. `schemas` and
     `effects` are those of tools, by name, where the library names no schema and the effect
     is not external; `policy` is the rest of the question, such as its `reviewers`. Raises
-    `ValueError` where nothing waits.
+    `ValueError` where nothing waits, and `TypeError` for a policy that has a key or items.
     """
+    require_free(policy)
     if not calls:
         raise ValueError(f"run {run} waits for nobody")
     items = []
@@ -83,12 +91,15 @@ def signed_items(
     library: str, run: str, calls: Sequence[ToolCall], approval: Approval
 ) -> list[Item]:
     """Return the items of these calls, in their order; each has a verdict. Raises
-    `NotSigned` where people were asked about anything else, or have not decided.
+    `NotSigned` where people were asked about anything else or by another account, or
+    have not decided.
     """
     if approval.key != key_of(library, run, calls):
         raise NotSigned(
             f"approval {approval.key} is not about what run {run} waits for"
         )
+    if not approval.raw["is_own"]:
+        raise NotSigned(f"another account asked approval {approval.key}")
     if approval.state not in SETTLED:
         raise NotSigned(f"approval {approval.key} is {approval.state}, not decided")
     items = []

@@ -237,6 +237,16 @@ def delegations_revoke_create(
     )
 
 
+def door_deliver(
+    door: str,
+) -> "Call[types.MessageOut]":
+    """POST doors/{door}/"""
+    return Call(
+        "POST",
+        f"doors/{part(door)}/",
+    )
+
+
 def figures_list(
     *,
     by: Literal["day", "graph", "run"] | None = None,

@@ -86,15 +86,14 @@ class Client:
 
     def report(
         self,
-        id_or_key: str,
+        approval: Approval,
         outcomes: Mapping[str, tuple[str, str]],
-        *,
-        hashes: Mapping[str, str] | None = None,
     ) -> Approval:
         """Report what came of the items: {item: (done, failed or unknown, detail)}.
-        With `hashes`, {item: hash}, it is refused where something else was signed since.
+        `approval` is the one whose values were acted on: the report is refused where
+        something else was signed since.
         """
-        flow = self._flows.report(id_or_key, outcomes, hashes)
+        flow = self._flows.report(approval, outcomes)
         return self._connection.carry_out(flow)
 
     def send(self, call: Call[T]) -> T:
@@ -169,13 +168,11 @@ class AsyncClient:
 
     async def report(
         self,
-        id_or_key: str,
+        approval: Approval,
         outcomes: Mapping[str, tuple[str, str]],
-        *,
-        hashes: Mapping[str, str] | None = None,
     ) -> Approval:
         """Report what came of the items, as `Client.report`."""
-        flow = self._flows.report(id_or_key, outcomes, hashes)
+        flow = self._flows.report(approval, outcomes)
         return await self._connection.carry_out(flow)
 
     async def send(self, call: Call[T]) -> T:

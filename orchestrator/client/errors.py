@@ -93,6 +93,16 @@ class ServerFailed(ApiError):
     cure = "Whether it was done cannot be told: look, or send it again with its key."
 
 
+class ForeignAnswer(ServerFailed):
+    """A success that is no JSON, such as the page of a proxy."""
+
+    cure = (
+        "Check the address, and the proxy before it: something else answered in the "
+        "place of Countersign. Whether a POST was done cannot be told: look, or send it "
+        "again with its key."
+    )
+
+
 class Unreachable(ApiError):
     """No answer came."""
 

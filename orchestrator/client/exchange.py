@@ -14,7 +14,13 @@ from uuid import uuid4
 
 import httpx
 
-from orchestrator.client.errors import ApiError, Throttled, Unreachable, error_type
+from orchestrator.client.errors import (
+    ApiError,
+    ForeignAnswer,
+    Throttled,
+    Unreachable,
+    error_type,
+)
 
 T = TypeVar("T")
 FIRST_PAUSE = 0.5
@@ -95,8 +101,8 @@ def answered(call: Call[T], *, retries: int) -> Flow[T]:
         headers["Idempotency-Key"] = uuid4().hex
     for attempt in range(retries + 1):
         reply = yield from _attempt(call, headers)
-        if isinstance(reply, httpx.Response):
-            return _content(call, reply)
+        if not isinstance(reply, ApiError):
+            return reply
         pause = pause_after(reply, attempt)
         if attempt == retries or not may_be_sent_again(call, reply, pause):
             raise reply
@@ -104,16 +110,17 @@ def answered(call: Call[T], *, retries: int) -> Flow[T]:
     raise AssertionError("the last attempt returns or raises")
 
 
-def _attempt(
-    call: Call[Any], headers: Mapping[str, str]
-) -> Flow[httpx.Response | ApiError]:
-    """Return the response to a call, or the error instead."""
+def _attempt(call: Call[T], headers: Mapping[str, str]) -> Flow[T | ApiError]:
+    """Return the answer to a call, or the error instead."""
     try:
         response = yield Send(call, headers)
     except httpx.RequestError as error:
         return unreachable(call, error)
     assert isinstance(response, httpx.Response)
-    return failure_of(call, response) or response
+    failure = failure_of(call, response)
+    if failure is not None:
+        return failure
+    return _content(call, response)
 
 
 def failure_of(call: Call[Any], response: httpx.Response) -> ApiError | None:
@@ -143,19 +150,17 @@ def _problem(response: httpx.Response) -> dict[str, Any]:
     return {}
 
 
-def _content(call: Call[T], response: httpx.Response) -> T:
+def _content(call: Call[T], response: httpx.Response) -> T | ApiError:
     content: Any = None
     if response.status_code == 204:
         return cast(T, content)
     try:
         content = response.json()
-    except ValueError as error:
-        raise ApiError(
-            response.status_code,
-            "not_json",
-            "the answer is no JSON",
-            call=str(call),
-        ) from error
+    except ValueError:
+        kind = response.headers.get("Content-Type", "something else")
+        message = f"the answer is no JSON but {kind}"
+        status = response.status_code
+        return ForeignAnswer(status, "not_json", message, call=str(call))
     return cast(T, content)
 
 
@@ -176,7 +181,7 @@ def may_be_sent_again(call: Call[Any], failure: ApiError, pause: float) -> bool:
     if call.method not in ("GET", "POST") or pause > LONGEST_PAUSE:
         return False
     return (
-        isinstance(failure, Unreachable | Throttled)
+        isinstance(failure, Unreachable | Throttled | ForeignAnswer)
         or failure.status in SENT_AGAIN
         or failure.code == "in_progress"
     )

@@ -86,18 +86,16 @@ class Flows:
 
     def report(
         self,
-        id_or_key: str,
+        approval: Approval,
         outcomes: Mapping[str, tuple[str, str]],
-        hashes: Mapping[str, str] | None = None,
     ) -> Flow[Approval]:
-        """Report what came of the items."""
+        """Report what came of the items, as this approval has them."""
         rows = []
         for item, (result, detail) in outcomes.items():
-            row = {"item": item, "result": result, "detail": detail}
-            if hashes and item in hashes:
-                row["hash"] = hashes[item]
+            signed = approval.item(item).hash
+            row = {"item": item, "hash": signed, "result": result, "detail": detail}
             rows.append(row)
-        path = f"{_address(id_or_key)}outcomes/"
+        path = f"{_address(approval.id)}outcomes/"
         return self._approval(Call("POST", path, body={"outcomes": rows}))
 
     def sign(self, decisions: DecisionSet) -> Flow[types.ReceiptOut]:

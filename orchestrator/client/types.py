@@ -100,6 +100,7 @@ class AskedApprovalOut(TypedDict):
     asked_at: str
     started_by: str | None
     on_behalf_of: str | None
+    is_own: bool
 
 
 class AssignBody(TypedDict):
@@ -634,6 +635,11 @@ class MayDecide(TypedDict):
     why_not: str
 
 
+class MessageOut(TypedDict):
+    """The outcome of a message."""
+    status: str
+
+
 class NamedFactBody(TypedDict):
     """A figure worth showing beside the items."""
     label: str
@@ -660,6 +666,7 @@ class NewApprovalOut(TypedDict):
     asked_at: str
     started_by: str | None
     on_behalf_of: str | None
+    is_own: bool
     callback_secret: NotRequired[str]
 
 
@@ -682,7 +689,7 @@ class OutcomeBody(TypedDict):
     item: str
     result: "OutcomeBodyResultEnum"
     detail: NotRequired[str]
-    hash: NotRequired[str | None]
+    hash: str
 
 
 class OutcomeOut(TypedDict):

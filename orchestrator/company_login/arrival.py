@@ -33,6 +33,19 @@ SKEW_SECONDS = 60
 """Seconds by which the clocks of provider and installation may differ."""
 
 
+def state_of(
+    request: HttpRequest, nonce: str, *, is_confirmation: bool
+) -> dict[str, Any]:
+    """Return what the session keeps of a log-in that begins, until its answer comes."""
+    data: dict[str, Any] = {
+        "nonce": nonce,
+        "begun_at": int(timezone.now().timestamp()),
+    }
+    if is_confirmation:
+        data["confirms"] = str(request.user.pk)
+    return data
+
+
 def arrive(
     request: HttpRequest, claims: Mapping[str, Any], state: Mapping[str, Any]
 ) -> HttpResponse:
@@ -48,14 +61,14 @@ def arrive(
         if "confirms" in begun:
             return _confirm(request, account, claims, state)
     except UnusableClaims as fault:
-        return error_page(request, NOT_SIGNED_IN, str(fault), status=403)
+        return unusable(request, fault)
     except NotAdmitted as refusal:
         return _not_admitted(request, refusal, person)
     return _sign_in(request, account, next_url=str(state.get("next", "")))
 
 
 def _is_same_nonce(begun: Mapping[str, Any], claims: Mapping[str, Any]) -> bool:
-    """Return whether the ID token answers the request of this session."""
+    """Return whether the answer is to the request of this session."""
     nonce = str(begun.get("nonce", ""))
     return bool(nonce) and secrets.compare_digest(
         nonce.encode(), str(claims.get("nonce", "")).encode()
@@ -65,11 +78,11 @@ def _is_same_nonce(begun: Mapping[str, Any], claims: Mapping[str, Any]) -> bool:
 def _person(claims: Mapping[str, Any]) -> CompanyPerson:
     current = conf()
     names = ClaimNames(
-        id=current.oidc_id_claim,
-        name=current.oidc_name_claim,
-        groups=current.oidc_groups_claim,
+        id=current.company_id_claim,
+        name=current.company_name_claim,
+        groups=current.company_groups_claim,
     )
-    return person_in(claims, current.oidc_issuer, names)
+    return person_in(claims, current.company_issuer, names)
 
 
 def _not_admitted(
@@ -112,10 +125,12 @@ def _confirm(
     seen_at = claims.get("auth_time")
     if not isinstance(seen_at, int) or seen_at < begun["begun_at"] - SKEW_SECONDS:
         raise UnusableClaims(
-            f"{conf().oidc_name} did not say that it has just asked who you are, so "
-            "nothing is confirmed. Its administrator must let it send the claim auth_time."
+            f"{conf().company_name} did not say that it has just asked who you are, so "
+            "nothing is confirmed. Its administrator must let it ask anew, and say when "
+            "(auth_time; AuthnInstant in SAML)."
         )
-    note_fresh_login(request)
+    if not note_fresh_login(request, begun["nonce"]):
+        return failed(request)
     return HttpResponseRedirect(safe_target(request, str(state.get("next", ""))))
 
 
@@ -123,7 +138,7 @@ def _limit_session(request: HttpRequest) -> None:
     """End the session after the configured hours, however much it is used: until then a
     group that was taken away in the directory counts here.
     """
-    hours = timedelta(hours=conf().oidc_session_hours)
+    hours = timedelta(hours=conf().company_session_hours)
     usual = timedelta(seconds=settings.SESSION_COOKIE_AGE)
     request.session.set_expiry(timezone.now() + min(hours, usual))
 
@@ -136,9 +151,14 @@ def safe_target(request: HttpRequest, target: str) -> str:
     return target if is_here else resolve_url(settings.LOGIN_REDIRECT_URL)
 
 
+def unusable(request: HttpRequest, fault: UnusableClaims) -> HttpResponse:
+    """Return the page for a person whom the provider has not described well enough."""
+    return error_page(request, NOT_SIGNED_IN, str(fault), status=403)
+
+
 def cancelled(request: HttpRequest) -> HttpResponse:
     """Return the page for a person to whom the provider said no."""
-    text = f"{conf().oidc_name} did not let you in, or you turned back there."
+    text = f"{conf().company_name} did not let you in, or you turned back there."
     return error_page(request, NOT_SIGNED_IN, text, status=403)
 
 
@@ -156,7 +176,7 @@ def failed(request: HttpRequest) -> HttpResponse:
 def unreachable(request: HttpRequest) -> HttpResponse:
     """Return the page for a provider that does not answer."""
     text = (
-        f"{conf().oidc_name} does not answer, or is not set up for this site."
+        f"{conf().company_name} does not answer, or is not set up for this site."
         " Try again in a moment; who signs in here with a password still can."
     )
     return error_page(request, "Not available at the moment", text, status=502)

@@ -1,6 +1,7 @@
 """System checks of the log-in of a company: settings that belong together."""
 
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from django.apps import AppConfig
@@ -9,7 +10,7 @@ from django.core.checks import CheckMessage, Error
 
 from checkpoints.conf import Conf, conf
 from orchestrator.checks import check_settings
-from orchestrator.company_login import configuration
+from orchestrator.company_login import certificates, configuration
 
 
 def check_provider(
@@ -32,17 +33,40 @@ def check_provider(
 
 
 def _faults_of_settings(current: Conf) -> Iterator[str]:
-    if not current.oidc_issuer:
+    if not current.company_issuer:
         if not current.local_login:
             yield "COUNTERSIGN['LOCAL_LOGIN'] is off, and there is no other log-in"
         return
-    if not current.oidc_client_id:
+    if current.oidc_issuer and not current.oidc_client_id:
         yield "COUNTERSIGN['OIDC_ISSUER'] is set, and OIDC_CLIENT_ID is not"
-    if not current.oidc_groups:
-        yield "COUNTERSIGN['OIDC_GROUPS'] maps no group, so nobody could log in"
-    for name in ("oidc_name", "oidc_groups_claim", "oidc_name_claim", "oidc_id_claim"):
+    if current.saml_issuer:
+        yield from _faults_of_saml(current)
+    if not current.company_groups:
+        yield "COUNTERSIGN['COMPANY_GROUPS'] maps no group, so nobody could log in"
+    for name in (
+        "company_name",
+        "company_groups_claim",
+        "company_name_claim",
+        "company_id_claim",
+    ):
         if not getattr(current, name).strip():
             yield f"COUNTERSIGN['{name.upper()}'] is empty"
+
+
+def _faults_of_saml(current: Conf) -> Iterator[str]:
+    if current.oidc_issuer:
+        yield "COUNTERSIGN['OIDC_ISSUER'] and SAML_ISSUER are set: name one provider"
+    if find_spec("onelogin") is None:
+        yield (
+            "COUNTERSIGN['SAML_ISSUER'] is set, and a package is missing: "
+            "pip install 'django-countersign[saml]'"
+        )
+    if not current.saml_sign_in_url:
+        yield "COUNTERSIGN['SAML_ISSUER'] is set, and SAML_SIGN_IN_URL is not"
+    try:
+        certificates.of_provider()
+    except (OSError, ValueError) as error:
+        yield f"COUNTERSIGN['SAML_CERTIFICATE'] names no certificate in PEM: {error}"
 
 
 def _faults_of_project() -> Iterator[str]:

@@ -44,7 +44,7 @@ def planned_changes(users: Mapping[str, DirectoryUser]) -> list[DirectoryChange]
     Who is not among them, or not active, is switched off; nobody is switched on again,
     and no superuser off. People who have never signed in have no account.
     """
-    rows = SocialAccount.objects.filter(provider=conf().oidc_issuer)
+    rows = SocialAccount.objects.filter(provider=conf().company_issuer)
     bound = list(rows.select_related("user").order_by("pk"))
     if bound and not any(row.uid in users for row in bound):
         raise UnreadableDirectory(

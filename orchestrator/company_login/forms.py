@@ -24,7 +24,7 @@ class LogInForm(AuthenticationForm):
         if user.is_superuser:
             return
         if is_bound(user):
-            self.refusal = f"This account signs in with {conf().oidc_name}."
+            self.refusal = f"This account signs in with {conf().company_name}."
         elif not conf().local_login:
             self.refusal = "Only an administrator signs in here."
         if self.refusal:

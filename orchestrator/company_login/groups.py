@@ -17,7 +17,7 @@ class Changes(NamedTuple):
 
 def local_groups(of_directory: Iterable[str]) -> set[str]:
     """Return the groups here that these groups of the directory stand for."""
-    mapping = conf().oidc_groups
+    mapping = conf().company_groups
     names: set[str] = set()
     for group in of_directory:
         local = mapping.get(group, ())
@@ -37,7 +37,7 @@ def changes_of(account: Any, of_directory: Iterable[str]) -> Changes:
 
 def managed_groups() -> set[str]:
     """Return the groups here that follow the directory."""
-    return local_groups(conf().oidc_groups)
+    return local_groups(conf().company_groups)
 
 
 def differences(held: Iterable[str], of_directory: Iterable[str]) -> Changes:

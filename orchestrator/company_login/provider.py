@@ -4,6 +4,7 @@ that checks: a nonce, a signature that holds, and nothing from the address of a 
 
 import secrets
 from typing import Any
+from urllib.parse import urlencode, urlsplit
 
 import jwt
 from allauth.socialaccount.adapter import get_adapter
@@ -17,10 +18,9 @@ from allauth.socialaccount.providers.openid_connect.views import (
 )
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
-from django.utils import timezone
 
 from checkpoints.conf import conf
-from orchestrator.company_login.arrival import SKEW_SECONDS
+from orchestrator.company_login.arrival import SKEW_SECONDS, state_of
 
 PROVIDER = "openid_connect"
 """The kind of provider, as django-allauth calls it."""
@@ -44,13 +44,9 @@ class CompanyProvider(OpenIDConnectProvider):
         more, whatever session it has with them.
         """
         nonce = secrets.token_urlsafe(24)
-        data: dict[str, Any] = {
-            "nonce": nonce,
-            "begun_at": int(timezone.now().timestamp()),
-        }
+        data = state_of(request, nonce, is_confirmation=is_confirmation)
         params = {"nonce": nonce}
         if is_confirmation:
-            data["confirms"] = str(request.user.pk)
             params |= {"prompt": "login", "max_age": "0"}
         answer: HttpResponse = self.redirect(
             request, "login", next_url=next_url, data=data, auth_params=params
@@ -61,7 +57,7 @@ class CompanyProvider(OpenIDConnectProvider):
         return CompanyAdapter(request)
 
     def extract_uid(self, data: Any) -> str:
-        return str(data.get(conf().oidc_id_claim) or "")
+        return str(data.get(conf().company_id_claim) or "")
 
     def extract_extra_data(self, data: Any) -> dict[str, Any]:
         # Nothing that the provider says of a person is stored with the account.
@@ -88,7 +84,7 @@ class CompanyAdapter(OpenIDConnectOAuth2Adapter):
             provider=PROVIDER,
             # Accounts are kept by it: the same id at another provider is another person.
             provider_id=current.oidc_issuer,
-            name=current.oidc_name[:40],
+            name=current.company_name[:40],
             client_id=current.oidc_client_id,
             secret=current.oidc_client_secret,
             settings={
@@ -111,6 +107,24 @@ class CompanyAdapter(OpenIDConnectOAuth2Adapter):
 
     def get_callback_url(self, request: HttpRequest, app: Any) -> str:
         return request.build_absolute_uri(reverse("company_callback"))
+
+    def way_out(self) -> str:
+        """Return the address at which the provider ends its session with a person and
+        leads them back here; empty if it publishes none (RP-Initiated Logout 1.0).
+        """
+        address = str(self.openid_config.get("end_session_endpoint", ""))
+        if urlsplit(address).scheme not in ("https", "http"):
+            return ""
+        back = {
+            "client_id": conf().oidc_client_id,
+            "post_logout_redirect_uri": self.request.build_absolute_uri(
+                reverse("login")
+            ),
+            # Some lead back only if there is something to bring along.
+            "state": "left",
+        }
+        separator = "&" if urlsplit(address).query else "?"
+        return f"{address}{separator}{urlencode(back)}"
 
     def complete_login(
         self, request: HttpRequest, app: Any, token: SocialToken, **kwargs: Any

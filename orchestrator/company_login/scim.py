@@ -105,7 +105,7 @@ def _of_mapping(
             listed[name] = group
     if not listed:
         raise UnreadableDirectory(
-            "the directory lists no group of COUNTERSIGN_OIDC_GROUPS: is the list of "
+            "the directory lists no group of COUNTERSIGN_COMPANY_GROUPS: is the list of "
             f"groups missing, or is {attribute} not what the mapping names?"
         )
     if not any("members" in group for group in listed.values()):

@@ -1,6 +1,8 @@
 """Addresses of the log-in of a company; they come before those of `orchestrator.urls`,
-whose sign-in page they replace.
+whose pages for signing in and out they replace.
 """
+
+from importlib.util import find_spec
 
 from django.urls import path
 
@@ -11,6 +13,11 @@ urlpatterns = [
         "login/",
         pages.CompanySignIn.as_view(),
         name="login",
+    ),
+    path(
+        "logout/",
+        pages.CompanySignOut.as_view(),
+        name="logout",
     ),
     path(
         "login/local/",
@@ -32,4 +39,31 @@ urlpatterns = [
         pages.callback,
         name="company_callback",
     ),
+    path(
+        "login/company/left/",
+        pages.signed_out,
+        name="company_left",
+    ),
 ]
+
+# Its packages come with another extra.
+if find_spec("onelogin"):
+    from orchestrator.company_login import saml_pages
+
+    urlpatterns += [
+        path(
+            "login/company/saml/",
+            saml_pages.receive,
+            name="company_saml",
+        ),
+        path(
+            "login/company/saml/done/",
+            saml_pages.arrive,
+            name="company_saml_done",
+        ),
+        path(
+            "login/company/saml/metadata/",
+            saml_pages.metadata,
+            name="company_saml_metadata",
+        ),
+    ]

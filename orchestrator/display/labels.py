@@ -67,6 +67,7 @@ RIGHTS = {
     "reassign": "Hand reviews to other people",
     "view_audit": "Read the whole audit log",
     "manage_webhooks": "Manage webhooks: what is sent to other services",
+    "manage_doors": "Manage doors: what other services may answer",
 }
 """Right of `approvals.permissions.RIGHTS` -> the actions that it permits."""
 
@@ -81,6 +82,8 @@ JOBS = {
     "stamp_audit_log": "Has the head of the audit log stamped by an authority outside",
     "send_notices": "Passes on what waits for people and what came of it",
     "send_webhook": "Sends notices to another service",
+    "deliver_messages": "Delivers what came at a door before its question",
+    "sweep_door_messages": "Removes messages at doors that are a week old",
     "sweep_access": "Removes expired tokens, sessions and kept answers of the API",
     "meet_deadline": "Decides in a review what was left open at its deadline",
     "end_window": "Lets a review that nobody has decided sign by itself",

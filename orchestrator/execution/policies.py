@@ -35,7 +35,7 @@ def _ask(session: Session) -> None:
         return
     lease = session.lease
     at = session.moment_of(waiting)
-    signers = StandingSigners(waiting)
+    signers = StandingSigners(waiting, session.way)
     answers = [_answer(session, state, signers) for state in waiting]
     first_seq = ledger.first_appended_seq(lease)
     rows = prepare_policies(

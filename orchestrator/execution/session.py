@@ -22,6 +22,7 @@ from checkpoints.db.clock import read_now
 from checkpoints.journal.results import Entry
 from checkpoints.ledger import commit as ledger
 from checkpoints.ledger.commit import ConcurrentUpdate, Head
+from checkpoints.lines import Stretch
 from checkpoints.memory.replay_shelf import overlay_after
 from checkpoints.models.checkpoint import Source
 from checkpoints.queue.leases import Lease
@@ -102,12 +103,21 @@ class Session:
     pending_commit: PendingCommit | None = None
     stops: frozenset[str] = frozenset()
     replay: Replay | None = None
+    _way: Sequence[Stretch] | None = None
     _unsigned: Changes | None = None
     _compared: bool = False
     """Whether a commit has compared the bases of `requests` with the state of the head."""
     _bound: BoundChannels | None = None
     _askings: list[Asking] | None = None
     """When the policies of `requests` are to be asked; None if that was not looked up."""
+
+    def way(self) -> Sequence[Stretch]:
+        """Return the way to the current line. Read once a slice, and only if a gate asks
+        for it.
+        """
+        if self._way is None:
+            self._way = lines.past(self.lease.id, self.lease.line)
+        return self._way
 
     def unsigned_change(self, reads: Collection[str], decides: str) -> str:
         """Return the sentence on who changed which of these channels without a
@@ -118,9 +128,7 @@ class Session:
         if not reads or self.replay is not None:
             return ""
         if self._unsigned is None:
-            self._unsigned = unsigned_changes(
-                lines.past(self.lease.id, self.lease.line)
-            )
+            self._unsigned = unsigned_changes(self.way())
         return sentence_of(self._unsigned, reads, decides=decides)
 
     def who_let_act(self, reads: Collection[str]) -> str:

@@ -16,7 +16,8 @@ from django.db import Error, connection
 
 from approvals import list_columns
 from approvals.answers import windows
-from approvals.gates import deadline_jobs
+from approvals.doors import messages as door_messages
+from approvals.gates import deadline_jobs, new_requests
 from approvals.notices import delivery_jobs
 from approvals.webhooks import verbs as webhooks
 from checkpoints import anchors, erasure, time_stamps
@@ -48,6 +49,7 @@ KINDS: dict[str, Kind] = {
     deadline_jobs.KIND: passed_deadlines.meet_job,
     deadline_jobs.TIER_KIND: passed_deadlines.meet_tier_job,
     windows.KIND: passed_deadlines.end_window_job,
+    new_requests.DELIVER_MESSAGES: door_messages.deliver_messages,
     policy_schedules.KIND: policy_schedules.run_policies,
     stock.KIND: stock.measure_storage,
     prune_job.KIND: prune_job.prune_job,
@@ -57,6 +59,7 @@ KINDS: dict[str, Kind] = {
     "stamp_audit_log": time_stamps.stamp_head,
     "sweep_access": old_access.access_that_ended,
     "sweep_bulk_forks": bulk_fork.old_bulk_forks,
+    "sweep_door_messages": door_messages.messages_that_are_old,
     "sweep_jobs": standing_jobs.jobs_that_ended,
     "sweep_memory": standing_jobs.memory_that_is_old,
     "sweep_notices": delivery_jobs.notices_that_are_old,
@@ -76,6 +79,7 @@ STANDING: dict[str, float] = {
     "stamp_audit_log": HOUR,
     "sweep_access": DAY,
     "sweep_bulk_forks": DAY,
+    "sweep_door_messages": DAY,
     "sweep_jobs": DAY,
     "sweep_memory": DAY,
     "sweep_notices": DAY,

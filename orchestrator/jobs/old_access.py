@@ -1,6 +1,6 @@
 """The standing job that removes what has expired: sessions, tokens, challenges that no
-passkey answered, and the stored answers of requests, after the time for which their
-idempotency keys count.
+passkey answered, log-ins that confirmed an act, and the stored answers of requests, after
+the time for which their idempotency keys count.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,8 @@ from django.apps import apps
 from django.db.models import Q, QuerySet
 
 from approvals import passkey_challenges
-from approvals.models import PasskeyChallenge
+from approvals.models import FreshLogin, PasskeyChallenge
+from approvals.people import fresh_logins
 from checkpoints.db.clock import db_in
 from checkpoints.queue.jobs import JobLease, Step
 from orchestrator.models import ApiToken, IdempotencyRecord
@@ -24,9 +25,9 @@ BATCH = 1000
 
 
 def access_that_ended(lease: JobLease) -> Iterator[Step]:
-    """Remove answered requests after a week, tokens a month after they ended, sessions
-    and challenges when they end; in batches. The job's place is the number of rows
-    removed so far.
+    """Remove answered requests after a week, tokens a month after they ended, log-ins
+    that confirm an act after a day, sessions and challenges when they end; in batches.
+    The job's place is the number of rows removed so far.
     """
     removed = int(lease.place or 0)
     note = "answers, tokens and sessions removed"
@@ -47,7 +48,12 @@ def _old_rows() -> "Iterator[QuerySet[Any]]":
     yield ApiToken.objects.filter(has_ended)
 
     lifetime = passkey_challenges.LIFETIME.total_seconds()
-    yield PasskeyChallenge.objects.filter(created_at__lt=db_in(-lifetime))
+    minutes_ago = db_in(-lifetime)
+    yield PasskeyChallenge.objects.filter(created_at__lt=minutes_ago)
+
+    seconds = fresh_logins.KEPT.total_seconds()
+    day_ago = db_in(-seconds)
+    yield FreshLogin.objects.filter(created_at__lt=day_ago)
 
     # A project may keep its sessions elsewhere.
     if apps.is_installed("django.contrib.sessions"):

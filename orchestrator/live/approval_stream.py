@@ -57,7 +57,7 @@ def look_at(user: Any, run: str | UUID) -> SeenApproval:
     return SeenApproval(
         visible.id,
         seq,
-        JSONRenderer().render(AskedApprovalOut(approval).data),
+        JSONRenderer().render(api.shown_to(user, approval)),
         approval.is_decided,
         is_settled and (approval.is_reported or not approval.reports),
     )

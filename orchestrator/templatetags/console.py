@@ -24,6 +24,7 @@ from checkpoints.conf import conf
 from checkpoints.core.status import STOPPED
 from checkpoints.db import counts
 from checkpoints.models import ErasureRecord
+from checkpoints.threads import is_thread
 from orchestrator.display import labels, run_names, tape
 from orchestrator.display.shortcuts import shortcuts_of
 from orchestrator.run_access.labels import display_error, progress_of
@@ -68,14 +69,14 @@ def company_login(context: Any) -> dict[str, Any]:
     empty where there is no provider.
     """
     current = conf()
-    if not current.oidc_issuer:
+    if not current.company_issuer:
         return {}
     try:
         address = reverse("company_login")
     except NoReverseMatch:
         return {}
     return {
-        "name": current.oidc_name,
+        "name": current.company_name,
         "url": f"{address}?{urlencode({'next': context.get('next') or ''})}",
         "form_hidden": not (current.local_login or context.get("is_emergency")),
     }
@@ -461,7 +462,7 @@ def counted(number: int) -> str:
 @register.filter
 def checkpoint_count(run: Any) -> str:
     """Return how many checkpoints a run has, counted by the number of its head."""
-    if not run.started_at:
+    if not run.started_at and not is_thread(run):
         return "0"
     return f"{run.head_seq + 1:,}"
 

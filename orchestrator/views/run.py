@@ -188,12 +188,22 @@ def _context(
     """Return everything that the page shows."""
     user = request.user
     # A listed row has a run of which only a few columns were read, and no payload.
-    at = timeline.read_checkpoint(at.id) or timeline.get_checkpoint(at.id)
+    compares = tab == "changed"
+    read = timeline.read_step(run, at, with_before=compares)
+    at = read or timeline.get_checkpoint(at.id)
     snapshot, refusal = _snapshot(at)
     past = at.seq != newest.seq
     way = run_lines.way_of(run)
     principals = permissions.principals_shown(user)
-    beside = _read_beside(run, rows, at, user, principals, past=past)
+    others: dict[str, QuerySet[Any]] = {}
+    if compares and snapshot is not None:
+        others["setters"] = timeline.unlisted_setters(at, rows)
+    is_first = run.origin_checkpoint is None and run.parent_run is None
+    if is_first:
+        others |= run_lineage.below_queries(user, run, principals)
+    beside = _read_beside(run, rows, at, user, principals, others, past=past)
+    if "setters" in others:
+        timeline.keep_setters(at, [*rows, *beside["setters"]])
     for_person = _for_person(run, user, beside)
     path = request.GET.get("path", "")
     return {
@@ -212,7 +222,7 @@ def _context(
         "has_role": permissions.has_role(user),
         **for_person,
         **_signed(beside),
-        **_lineage(run, user, rows, principals),
+        **_lineage(run, user, rows, principals, beside if is_first else None),
         "watched": run_paths.watched_path(user, run, at, path, tab=tab),
         **_events(run, at, past, beside),
         **_detail(request, run, at, snapshot, tab, past=past),
@@ -231,11 +241,13 @@ def _read_beside(
     at: Checkpoint,
     user: Any,
     principals: Sequence[str],
+    others: "Mapping[str, QuerySet[Any]]",
     *,
     past: bool,
 ) -> Beside:
-    """Read the few rows of many tables that the page shows beside checkpoints, and what
-    its bar says. One query. `principals` are the person's, as just read.
+    """Read the few rows of many tables that the page shows beside checkpoints, those of
+    `others`, and what its bar says. One query. `principals` are the person's, as just
+    read.
     """
     requests = ApprovalRequest.objects.filter(run=run)
     events = timeline.events(run.id, after=_before_events(run, at, past))[:AROUND]
@@ -253,6 +265,7 @@ def _read_beside(
         sums=notes.sums_of_run(run.id),
         figures=notes.figure_rows(run, at.seq),
         earlier=run_gaps.kept_before(run, rows[-1].seq),
+        **others,
         **inbox.bar_queries(principals),
     )
     beside["people"] = [*beside["actors"], *beside["pinning"], *beside["signing"]]
@@ -343,7 +356,11 @@ def _checkpoint_facts(
 
 
 def _lineage(
-    run: Run, user: Any, rows: Sequence[Checkpoint], principals: Sequence[str]
+    run: Run,
+    user: Any,
+    rows: Sequence[Checkpoint],
+    principals: Sequence[str],
+    below: Beside | None,
 ) -> Facts:
     """Return where the run comes from and its relatives, as far as this person may see
     them. `principals` are the person's, as just read.
@@ -355,7 +372,7 @@ def _lineage(
     return {
         "origin": run_lineage.origin_of(user, run),
         "inherited": inherited,
-        "lineage": run_lineage.lineage_facts(user, run, principals),
+        "lineage": run_lineage.lineage_facts(user, run, principals, below),
     }
 
 

@@ -2,12 +2,13 @@
 it, and what became of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils.http import urlencode
 
@@ -27,18 +28,30 @@ MOST_INHERITED = 8
 
 
 def lineage_facts(
-    user: Any, run: Run, principals: Sequence[str] | None = None
+    user: Any,
+    run: Run,
+    principals: Sequence[str] | None = None,
+    below: Mapping[str, Sequence[Any]] | None = None,
 ) -> dict[str, Any] | None:
     """Return the tree of the runs that this person may see, `{root, cut}`; None if the
-    run stands alone. `principals` are the person's, where the caller has just read them.
+    run stands alone. `principals` are the person's, and `below` the rows of
+    `below_queries`, where the caller has just read them.
     """
     among = permissions.visible_relatives(user, principals=principals)
-    relatives = timeline.lineage(run, among=among)
+    relatives = timeline.lineage(run, among=among, below=below)
     if not relatives.root.relatives:
         return None
     # All kinds at once: the tree may have many runs.
     read_kinds([relative.run for _, relative in relatives.walk()])
     return {"root": _node(relatives.root, run.id), "cut": relatives.cut}
+
+
+def below_queries(
+    user: Any, run: Run, principals: Sequence[str]
+) -> "dict[str, QuerySet[Any]]":
+    """Return the queries for what came from a run that is the first of its tree."""
+    among = permissions.visible_relatives(user, principals=principals)
+    return timeline.below_queries([run.id], among)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,7 @@ COLUMNS = (
     "key",
     "graph",
     "version",
+    "fingerprint",
     "label",
     "status",
     "line",

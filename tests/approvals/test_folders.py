@@ -10,7 +10,13 @@ from django.db import connection
 
 from approvals import drafts, folders, inbox, list_columns, permissions, reviews
 from approvals.drafts import DraftChoice
-from approvals.models import ApprovalRequest, Draft, RequestReviewer, RequestSigner
+from approvals.models import (
+    ApprovalRequest,
+    Draft,
+    RequestDrafter,
+    RequestReviewer,
+    RequestSigner,
+)
 from checkpoints.db.together import read_together
 from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing.sealed_columns import read_value
@@ -61,9 +67,23 @@ def _copy_anew() -> None:
             cursor.execute(statement.format(**names))
 
 
-def drafted(run: Run, by: User, row: PendingWrite) -> None:
-    choice = DraftChoice(str(row.write), row.revision, row.hash, "approve", "", {})
-    assert drafts.save_drafts(by, run, [choice], number=1)
+def drafted(
+    run: Run, by: User, row: PendingWrite, verdict: str = "approve", number: int = 1
+) -> None:
+    choice = DraftChoice(str(row.write), row.revision, row.hash, verdict, "", {})
+    assert drafts.save_drafts(by, run, [choice], number=number)
+
+
+def in_drafts(user: User) -> list[ApprovalRequest]:
+    """What they have drafts of, after each row was compared with what it counts."""
+    columns = ("request", "by", "run", "opened_at", "is_open", "drafts")
+    rows = RequestDrafter.objects.order_by("id").values_list(*columns)
+    kept = list(rows)
+    _copy_anew()
+    assert kept == list(rows)
+    listed = list(folders.drafted_by(user))
+    assert counts(user)["drafts"] == len(listed)
+    return listed
 
 
 # What came back.
@@ -188,10 +208,8 @@ def test_a_review_with_a_draft_stands_among_the_drafts_of_its_person_alone(
     run = advanced(gated(many=2))
     for row in pending(run):
         drafted(run, rita, row)
-    assert list(folders.drafted_by(rita)) == [request(run)]
-    assert list(folders.drafted_by(ravi)) == []
-    assert counts(rita)["drafts"] == 1
-    assert counts(ravi)["drafts"] == 0
+    assert in_drafts(rita) == [request(run)]
+    assert in_drafts(ravi) == []
 
 
 def test_of_a_run_that_asks_twice_only_the_review_with_a_draft_is_listed(
@@ -201,7 +219,7 @@ def test_of_a_run_that_asks_twice_only_the_review_with_a_draft_is_listed(
     first = pending(run)[0]
     drafted(run, rita, first)
     asked = ApprovalRequest.objects.get(run=run, node=first.node)
-    assert list(folders.drafted_by(rita)) == [asked]
+    assert in_drafts(rita) == [asked]
 
 
 @pytest.mark.parametrize("end", ["signed", "settled", "failed", "right lost"])
@@ -216,9 +234,50 @@ def test_drafts_leave_their_folder(rita: User, ravi: User, end: str) -> None:
         Run.objects.filter(id=run.id).update(status="tampered")
     if end == "right lost":
         rita.groups.clear()
-    assert list(folders.drafted_by(rita)) == []
+    assert in_drafts(rita) == []
     # What was chosen is lost only where it was decided.
     assert Draft.objects.exists() == (end in ("failed", "right lost"))
+
+
+def test_a_review_stands_among_drafts_until_the_last_of_them_is_removed(
+    rita: User,
+) -> None:
+    run = advanced(gated(many=2))
+    first, second = pending(run)
+    drafted(run, rita, first)
+    drafted(run, rita, second)
+    drafted(run, rita, first, number=2)
+    assert RequestDrafter.objects.get().drafts == 2
+    drafted(run, rita, first, verdict="", number=3)
+    assert in_drafts(rita) == [request(run)]
+    drafted(run, rita, second, verdict="", number=3)
+    assert in_drafts(rita) == []
+    drafted(run, rita, second, number=4)
+    assert in_drafts(rita) == [request(run)]
+    ApprovalRequest.objects.update(status="withdrawn")
+    assert in_drafts(rita) == []
+
+
+def test_rows_of_drafts_that_were_written_without_triggers_are_made_later(
+    rita: User,
+) -> None:
+    run = advanced(gated())
+    list_columns.remove_triggers()
+    drafted(run, rita, pending(run)[0])
+    assert list(folders.drafted_by(rita)) == []
+    list_columns.install_triggers()
+    assert in_drafts(rita) == [request(run)]
+    list_columns.remove_triggers()
+    Draft.objects.all().delete()
+    list_columns.install_triggers()
+    assert in_drafts(rita) == []
+
+
+def test_an_account_with_drafts_can_be_deleted(rita: User) -> None:
+    run = advanced(gated())
+    drafted(run, rita, pending(run)[0])
+    rita.delete()
+    assert not RequestDrafter.objects.exists()
 
 
 # What its deadline ended.

@@ -22,7 +22,7 @@ from tests.support.small_graphs import advanced
 def directory(tmp_path: Path, settings: Any, site: str) -> Iterator[CompanyDirectory]:
     with oidc_provider.running(tmp_path) as running:
         settings.COUNTERSIGN = running.settings(
-            OIDC_GROUPS={"acme-claims": ["claims", "reviewer"]}
+            COMPANY_GROUPS={"acme-claims": ["claims", "reviewer"]}
         )
         yield running
 

@@ -144,6 +144,49 @@ def test_a_newcomer_goes_back_in_time_on_the_pages(
     assert window.complaints == []
 
 
+def test_a_newcomer_sees_a_signature_and_what_a_fork_would_do(
+    demo: Callable[[str], User], browse: Browse, worker: Callable[[str], None]
+) -> None:
+    docs = DocsPage("quick-start.md", "See it")
+    claim = docs.says("CLM-118867")
+    runs.advance(claim)
+    window = browse(demo("rita"))
+    page = window.page
+    docs.press(page, "Reviews", within="nav")
+    page.get_by_role("link", name=claim).first.click()
+    docs.sees(page, "Approve")
+    for write in (0, 2, 3):
+        page.locator("input[value=approve]").nth(write).check(force=True)
+    docs.sees(page, "Edit")
+    page.locator("input[value=edit]").nth(1).check(force=True)
+    docs.fill(page, "Body", "Dear Ines Moreau, we pay.")
+    docs.press(page, "Sign 4 decisions")
+    page.wait_for_url("**/receipts/**")
+    worker(claim)
+    docs.sees(page, "What came of it")
+    for node in ("pay", "send_letter", "update_case"):
+        docs.says(f"`{node}`")
+        page.get_by_text(re.compile(rf"{node}:\s+done")).first.wait_for()
+
+    operator = browse(demo("olive"))
+    page = operator.page
+    docs.press(page, "Runs", within="nav")
+    page.get_by_role("link", name=claim).first.click()
+    docs.sees(page, "What changed")
+    docs.says("Step back to checkpoint 6")
+    for seq in range(10, 5, -1):
+        page.keyboard.press("ArrowLeft")
+        page.wait_for_url(f"**at={seq}")
+    docs.press(page, "Fork from 6")
+    docs.sees(page, "What will run")
+    page.get_by_text("It happened already.").first.wait_for()
+    docs.press(page, "Demo", within="header")
+    page.wait_for_url("**/demo/")
+    page.get_by_text(claim).first.wait_for()
+    docs.is_walked()
+    assert window.complaints == operator.complaints == []
+
+
 def test_the_tutorial_is_walked_from_the_people_to_the_settlement(
     expenses: None, people: People, browse: Browse
 ) -> None:
@@ -222,6 +265,16 @@ NAMED: list[tuple[str, dict[str, tuple[str, ...]], tuple[str, ...]]] = [
         ("truncated",),
     ),
     ("memory.md", {f"/runs/{KEY}/": ("Memory",)}, ()),
+    (
+        "cookbook/fork-a-failed-batch.md",
+        {
+            f"/runs/{KEY}/?at=6": ("What changed",),
+            f"/runs/{KEY}/?at=6&path=scratch.payout": ("was set at",),
+            "/workers/": ("Workers",),
+        },
+        (),
+    ),
+    ("cookbook/erase-a-person.md", {"/runs/CLM-118834/": ("Cancel",)}, ()),
     (
         "retention.md",
         {

@@ -18,6 +18,7 @@ STATUSES = {
     "approvals.NoticeMail.status": "waiting delivered given_up",
     "approvals.Webhook.envelope": "standard cloudevents",
     "approvals.WebhookDelivery.status": "waiting delivered given_up",
+    "approvals.DoorMessage.status": "kept delivered refused",
     "orchestrator.Preference.theme": "auto light dark",
 }
 """Field -> the words that it may hold."""
@@ -78,6 +79,10 @@ AUDIT = {
         "webhook_removed",
         "webhook_tested",
         "webhook_sent_again",
+        "door_made",
+        "door_rotated",
+        "door_switched",
+        "door_message_offered",
         "refused_tampered",
         "refused_settle",
         "refused_resume",
@@ -151,6 +156,8 @@ JOBS = {
         "send_notices",
         "send_webhook",
         "sweep_notices",
+        "deliver_messages",
+        "sweep_door_messages",
     ),
 }
 

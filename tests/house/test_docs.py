@@ -31,6 +31,7 @@ RUN_ELSEWHERE = {
     "tutorial.md": "tests/demo/test_tutorial.py",
     "use-in-your-project.md": "tests/house/test_own_project.py",
     "deployment.md": "tests/house/test_deployment.py",
+    "doors.md": "tests/orchestrator/api/test_messages_at_doors.py",
     "client.md": "tests/orchestrator/client/test_documented.py",
     "bridges.md": "tests/orchestrator/bridges/test_examples.py",
     "job-runners.md": "tests/orchestrator/bridges/test_job_runners.py",
@@ -83,6 +84,23 @@ def test_every_heading_that_a_link_names_exists() -> None:
         if anchor not in _anchors(page.parent / target if target else page)
     ]
     assert missing == []
+
+
+def test_paragraphs_and_blocks_in_a_list_are_indented_as_the_site_needs() -> None:
+    item = re.compile(r"^(?:\d+\.|-) .*(?:\n {2,}.*|\n(?=\n {2,}))*\n*", re.MULTILINE)
+    broken = [
+        f"{page.name}: {text.splitlines()[0]}"
+        for page in PAGES
+        for text in item.findall(_without_blocks(page.read_text()))
+        if re.search(r"\n\n {1,3}\S|^ {1,3}```", text, re.MULTILINE)
+        or (re.search(r"\n\n.|^ +```", text, re.MULTILINE) and text[-2:] != "\n\n")
+    ]
+    assert broken == []
+
+
+def _without_blocks(text: str) -> str:
+    """Return a page without the content of blocks that begin at the margin."""
+    return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
 
 
 def test_every_page_is_listed_in_the_index() -> None:

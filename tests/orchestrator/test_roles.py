@@ -24,6 +24,7 @@ TABLE = {
         "reassign",
         "view_audit",
         "manage_webhooks",
+        "manage_doors",
     },
     "auditor": {"view_run", "export_run", "view_audit"},
     "nobody": set(),

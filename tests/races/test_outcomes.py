@@ -40,7 +40,7 @@ def rita(people: People) -> User:
 
 
 def _report(asked: asking.Approval, result: str) -> Callable[[], Any]:
-    said = [{"item": "a", "result": result}]
+    said = [{"item": "a", "hash": asked.items[0].hash, "result": result}]
     return lambda: asking.report(asked.run.id, said)
 
 

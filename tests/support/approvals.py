@@ -5,6 +5,7 @@ from typing import Any
 from django.contrib.auth.models import Group
 
 from approvals import reviews
+from checkpoints.models import Run
 from orchestrator import asking, runs
 
 BODY: dict[str, Any] = {
@@ -52,3 +53,14 @@ def decided(asked: asking.Approval, by: Any, *verdicts: str) -> asking.Approval:
         )
     reviews.sign(asked.run.id, decisions, by=by)
     return asking.approval_of(runs.advance(asked.run.id))
+
+
+def reported(run: Run, outcomes: Any, *, by: Any = None) -> asking.Approval:
+    """The approval after these outcomes of what is signed now."""
+    shown = asking.approval_of(Run.objects.get(id=run.id))
+    hashes = {item.id: item.hash for item in shown.items}
+    with_hashes = []
+    for outcome in outcomes:
+        signed = hashes.get(outcome["item"], "0" * 64)
+        with_hashes.append({"hash": signed, **outcome})
+    return asking.report(run.id, with_hashes, by=by)

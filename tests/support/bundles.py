@@ -16,7 +16,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.db import connection
 
 from approvals import append_only
-from approvals.models import RequestReviewer, RequestSigner, RequestViewer
+from approvals.models import (
+    RequestDrafter,
+    RequestReviewer,
+    RequestSigner,
+    RequestViewer,
+)
 from checkpoints import bundle
 from checkpoints.bundle.tables import TABLES
 from checkpoints.bundle.verifier import framed_hash
@@ -160,7 +165,12 @@ def hashed_anew(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return bodies
 
 
-OF_REQUESTS: tuple[Any, ...] = (RequestReviewer, RequestSigner, RequestViewer)
+OF_REQUESTS: tuple[Any, ...] = (
+    RequestDrafter,
+    RequestReviewer,
+    RequestSigner,
+    RequestViewer,
+)
 """The tables that refer to a request."""
 
 

@@ -66,3 +66,13 @@ def items_of(run: Run, verdict: str = "approve", **extra: Any) -> list[dict[str,
     """The one pending write of a run, with a verdict, as `sign` takes it."""
     (row,) = pending(run)
     return [{"write": str(row.write), "hash": row.hash, "verdict": verdict, **extra}]
+
+
+def approval_of(run: Run) -> dict[str, Any]:
+    """The form that approves the only write of a run."""
+    (row,) = pending(run)
+    return {
+        "write": str(row.write),
+        f"h-{row.write}": row.hash,
+        f"v-{row.write}": "approve",
+    }

@@ -3,6 +3,8 @@ lines on its standard input say, and answers each with a line.
 """
 
 import json
+import os
+import signal
 import sys
 from decimal import Decimal
 from pathlib import Path
@@ -11,10 +13,27 @@ from typing import Any
 from dbos import DBOS, SetWorkflowID
 
 from orchestrator.bridges.dbos import step_when_signed, wake
-from orchestrator.client import Client
+from orchestrator.client import Approval, Client
 
 URL, TOKEN, FOLDER, PAUSE = sys.argv[1:]
-client = Client(URL, token=TOKEN)
+CRASH = Path(FOLDER) / "crash"
+
+
+class MortalClient(Client):
+    """A client whose process dies once, before it reads again what was decided."""
+
+    has_seen_decision = False
+
+    def approval(self, id_or_key: str) -> Approval:
+        if self.has_seen_decision and CRASH.exists():
+            CRASH.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        approval = super().approval(id_or_key)
+        self.has_seen_decision = approval.decided
+        return approval
+
+
+client = MortalClient(URL, token=TOKEN)
 
 
 @step_when_signed(

@@ -39,8 +39,8 @@ class CompanyDirectory:
             "OIDC_ISSUER": self.issuer,
             "OIDC_CLIENT_ID": CLIENT,
             "OIDC_CLIENT_SECRET": SECRET,
-            "OIDC_NAME": "Acme",
-            "OIDC_GROUPS": {
+            "COMPANY_NAME": "Acme",
+            "COMPANY_GROUPS": {
                 "acme-reviewers": ["reviewer"],
                 "acme-auditors": ["auditor"],
             },

@@ -89,7 +89,7 @@ class _Explained(_Counted):
     ) -> Any:
         if self.explaining:
             return execute(sql, params, many, context)
-        if sql.lstrip(" (").startswith(READING) and not many:
+        if sql.lstrip(" \n(").startswith(READING) and not many:
             self.explaining = True
             try:
                 self._explain(sql, params)

@@ -1,46 +1,53 @@
 """A person without a password here, who has just signed in once more at the provider of
 their company: that confirms one act, within minutes.
 
-The mark is kept in the session. `orchestrator.company_login` makes it.
+`orchestrator.company_login` notes it.
 """
 
-from datetime import UTC, datetime
+import hashlib
+from datetime import datetime
 from typing import Any, cast
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
-from django.utils import timezone
 
+from approvals.people import fresh_logins
 from checkpoints.conf import conf
-
-MARK = "countersign_fresh_login"
-"""The key of the session."""
-VALID_SECONDS = 300
+from checkpoints.db.clock import read_now
 
 
-def note_fresh_login(request: HttpRequest) -> None:
-    """Note that the signed-in person has just shown the provider who they are."""
-    request.session[MARK] = {
-        "person": str(request.user.pk),
-        "at": timezone.now().timestamp(),
-    }
+def note_fresh_login(request: HttpRequest, nonce: str) -> bool:
+    """Note that the signed-in person has just shown the provider who they are. Return
+    whether this answer of the provider was not noted before.
+    """
+    return fresh_logins.keep(
+        request.user, session=session_of(request), nonce=nonce, at=read_now()
+    )
 
 
 def fresh_until(request: HttpRequest) -> datetime | None:
     """Return until when a fresh log-in of this person confirms an act; None if there is
     none.
     """
-    mark = request.session.get(MARK) or {}
-    if mark.get("person") != str(request.user.pk):
+    if has_password(request):
         return None
-    until = datetime.fromtimestamp(mark["at"] + VALID_SECONDS, tz=UTC)
-    return until if timezone.now() < until else None
+    return fresh_logins.valid_until(
+        request.user, session=session_of(request), at=read_now()
+    )
 
 
-def spend_fresh_login(request: HttpRequest) -> None:
-    """Let a fresh log-in no longer confirm anything."""
-    request.session.pop(MARK, None)
+def use_up_fresh_login(request: HttpRequest) -> bool:
+    """Use up the fresh log-in of this person, and return whether there was one."""
+    if has_password(request):
+        return False
+    return fresh_logins.use_up(request.user, session=session_of(request), at=read_now())
+
+
+def session_of(request: HttpRequest) -> str:
+    """Return the hash of the session's key, by which a proof knows it again."""
+    key = request.session.session_key or ""
+    return hashlib.sha256(key.encode()).hexdigest()
 
 
 def has_password(request: HttpRequest) -> bool:
@@ -53,10 +60,10 @@ def way_to_log_in(request: HttpRequest) -> dict[str, Any]:
     address; empty if they cannot.
     """
     provider = conf()
-    if not provider.oidc_issuer or has_password(request):
+    if not provider.company_issuer or has_password(request):
         return {}
     try:
-        return {"name": provider.oidc_name, "url": reverse("company_confirm")}
+        return {"name": provider.company_name, "url": reverse("company_confirm")}
     except NoReverseMatch:
         # A host project without the log-in of a company.
         return {}

@@ -10,11 +10,7 @@ from django.contrib.auth import authenticate
 from django.contrib.auth.models import AbstractBaseUser
 from django.http import HttpRequest
 
-from approvals.views.people.fresh_login import (
-    fresh_until,
-    spend_fresh_login,
-    way_to_log_in,
-)
+from approvals.views.people.fresh_login import use_up_fresh_login, way_to_log_in
 from checkpoints.audit import lines as audit_log
 from orchestrator.engine.errors import ConfirmationRequired
 from orchestrator.engine.graphs.confirmation import PASSWORD
@@ -56,8 +52,7 @@ def require_password(request: HttpRequest) -> None:
     posted, or they have none and have just signed in once more, which is used up. A
     wrong one counts as a failed log-in, and leaves an audit line.
     """
-    if fresh_until(request) is not None:
-        spend_fresh_login(request)
+    if use_up_fresh_login(request):
         return
     if is_own_password(request, request.POST.get(FIELD, "")):
         return

@@ -17,7 +17,8 @@ from approvals.views.page import (
     single_fields,
     visible_run,
 )
-from approvals.views.posted_confirmation import session_of, site_of
+from approvals.views.people.fresh_login import session_of
+from approvals.views.posted_confirmation import site_of
 from approvals.views.posted_review import as_posted, choices_posted, obstacle_to_signing
 from approvals.views.unsigned_review import ANSWERS, sentence_of
 from orchestrator.engine.errors import REFUSALS, CountersignError

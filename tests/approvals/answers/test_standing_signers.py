@@ -21,7 +21,7 @@ from approvals.exported_receipt import export_receipt
 from approvals.gates.request_state import load_states
 from approvals.models import ApprovalRequest, Decision, StandingPolicy
 from approvals.policies_in_force import take_uses
-from checkpoints import bundle
+from checkpoints import bundle, lines
 from checkpoints.bundle.receipt_verifier import verify_receipt
 from checkpoints.bundle.verifier import verify
 from checkpoints.models import AuditLine, Run
@@ -348,7 +348,9 @@ def test_many_requests_at_once_read_policies_and_people_once(rita: Any) -> None:
 
     def sent(requests: int) -> int:
         with counted() as statements:
-            signers = StandingSigners([state] * requests)
+            signers = StandingSigners(
+                [state] * requests, lambda: lines.past(run.id, run.line)
+            )
             for _ in range(requests):
                 assert signers.usable_for(state.request) == [policy]
                 assert not signers.was_signed_elsewhere(state)

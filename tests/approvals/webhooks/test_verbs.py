@@ -6,6 +6,7 @@ import pytest
 from django.contrib.auth.models import Permission, User
 
 from approvals.models import Webhook, WebhookDelivery
+from approvals.webhooks import signatures
 from approvals.webhooks import verbs as webhooks
 from checkpoints.models import AuditLine, Job
 from orchestrator.engine.errors import (
@@ -35,7 +36,7 @@ def test_a_steward_adds_a_webhook_and_the_log_names_its_host_alone(
     stored = Webhook.objects.get()
     assert (stored.url, stored.events, stored.graphs) == (URL, ["run.stopped"], ["a"])
     assert secret.startswith("whsec_")
-    assert len(webhooks.secret_of(stored)) == webhooks.SECRET_BYTES
+    assert len(webhooks.secret_of(stored)) == signatures.SECRET_BYTES
     line = AuditLine.objects.get(kind="webhook_added")
     assert line.actor_name == "stella"
     assert line.facts == {"webhook": str(webhook.id), "host": "hooks.example.org"}
@@ -49,7 +50,7 @@ def test_a_secret_is_encrypted_where_there_is_a_key(configure: Any) -> None:
     stored = Webhook.objects.get(id=hidden.id)
     assert stored.encrypted
     assert secret.encode() not in bytes(stored.secret)
-    assert len(webhooks.secret_of(stored)) == webhooks.SECRET_BYTES
+    assert len(webhooks.secret_of(stored)) == signatures.SECRET_BYTES
 
 
 def test_there_are_webhooks_only_for_who_manages_them_and_sees_all_runs(

@@ -10,7 +10,7 @@ import pytest
 from django.apps import apps
 from django.db.models import BinaryField, CharField, Field, JSONField, TextField
 
-from approvals.models import Webhook
+from approvals.models import Door, Webhook
 from checkpoints.core.eraser import WholeEraser
 from checkpoints.core.tombstone import TEXT, is_tombstone
 from checkpoints.erasure import PLACES
@@ -68,8 +68,8 @@ def test_every_column_that_can_hold_a_value_is_listed() -> None:
 
 def test_every_payload_column_is_erased() -> None:
     erased = listed("What is erased")
-    # The secret of a webhook is encrypted too, and is no value of a run.
-    for model in set(apps.get_models()) - {Webhook}:
+    # Secrets of webhooks and doors are encrypted too, and are no values of a run.
+    for model in set(apps.get_models()) - {Door, Webhook}:
         names = (
             ("change", "snapshot")
             if model is Checkpoint
@@ -89,9 +89,11 @@ def test_every_sealed_table_with_values_has_a_place() -> None:
         for model in apps.get_models()
         if hasattr(model, "seal") and getattr(model, "PAYLOADS", ())
     }
-    # Drafts are deleted; the others belong to no run, and are swept.
+    # Drafts are deleted, and bodies of messages; the others belong to no run, and are swept.
     elsewhere = {
         "approvals_draft",
+        "approvals_door",
+        "approvals_doormessage",
         "approvals_webhook",
         "orchestrator_bulkfork",
         "checkpoints_erasurerecord",

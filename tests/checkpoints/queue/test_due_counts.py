@@ -1,5 +1,6 @@
 """How many runs are due, and since when: the same as a claim would find."""
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -159,3 +160,15 @@ def test_kinds_beyond_the_limit_are_not_walked() -> None:
     for figure, value in after.items():
         # A deeper index and other pages; a walk of all kinds would be ten times as much.
         assert value <= before[figure] * 3 + 30, figure
+
+
+@pytest.mark.parametrize("oldest", [due_counts.oldest_due, due_counts.oldest_queued])
+def test_the_age_of_the_queue_is_read_without_a_walk_of_its_kinds(
+    oldest: Callable[[], Any],
+) -> None:
+    _insert_graphs({"ended": [1] * 4_000}, status="completed")
+    _insert_graphs({f"graph {number:04}": [1, -1] for number in range(1_000)})
+    _insert_graphs({"waits": [2] * 1_000}, status="waiting")
+    forget_statistics()
+    for figure, value in cost_of(oldest).reads.items():
+        assert value <= 100, figure

@@ -11,7 +11,7 @@ import pytest
 from django.contrib.sessions.models import Session
 from django.utils import timezone
 
-from approvals.models import PasskeyChallenge
+from approvals.models import FreshLogin, PasskeyChallenge
 from checkpoints import retention, uploads
 from checkpoints.models import (
     AuditLine,
@@ -201,3 +201,15 @@ def test_challenges_that_no_passkey_answered_in_time_go(people: cast.People) -> 
         )
     swept("sweep_access")
     assert [row.nonce for row in PasskeyChallenge.objects.all()] == ["4"]
+
+
+def test_log_ins_that_confirm_an_act_go_after_a_day(people: cast.People) -> None:
+    for hours in (23, 25):
+        FreshLogin.objects.create(
+            user=people.reviewer,
+            session="a" * 64,
+            nonce=str(hours),
+            created_at=ago(minutes=hours * 60),
+        )
+    swept("sweep_access")
+    assert [row.nonce for row in FreshLogin.objects.all()] == ["23"]

@@ -54,7 +54,7 @@ def test_a_question_that_is_wrong_is_refused_by_its_field(
 
 
 def test_an_outcome_has_a_result_that_exists() -> None:
-    done = {"outcomes": [{"item": "a", "result": "done"}]}
-    assert errors(done, OutcomesBody) == set()
-    wrong = {"outcomes": [{"item": "a", "result": "perhaps"}]}
-    assert errors(wrong, OutcomesBody) == {"outcomes"}
+    done = {"item": "a", "hash": "1f", "result": "done"}
+    assert errors({"outcomes": [done]}, OutcomesBody) == set()
+    for wrong in ({"result": "perhaps"}, {"hash": None}):
+        assert errors({"outcomes": [done | wrong]}, OutcomesBody) == {"outcomes"}

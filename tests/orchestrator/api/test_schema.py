@@ -75,6 +75,7 @@ def test_the_schema_is_openapi_3_1_and_names_every_endpoint(olive: Client) -> No
         "standing-policies/{standing_policy}/",
         "standing-policies/{standing_policy}/revoke/",
         "approvals/{run}/callback/",
+        "doors/{door}/",
         "webhooks/",
         "webhooks/{webhook}/",
         "webhooks/{webhook}/deliveries/",

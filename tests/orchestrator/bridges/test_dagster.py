@@ -17,68 +17,9 @@ from orchestrator.bridges.dagster import (  # noqa: E402
     paused_call,
     root_of,
 )
+from tests.support.dagster_shop import Shop  # noqa: E402
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-class Shop:
-    """A code location with two jobs, and the instance that keeps its runs."""
-
-    def __init__(self, office: Office, folder: Path, *, client: Any = None) -> None:
-        self.paid: list[str] = []
-        self.folder = folder
-        self.instance = dagster.DagsterInstance.local_temp(str(folder))
-
-        def pay(invoice: str, amount: Decimal) -> str:
-            self.paid.append(f"{invoice} {amount + 0}")
-            return invoice
-
-        paused = paused_call(client or office.client, pay, reviewers=["group:payers"])
-        ask = paused.ask.with_retry_policy(dagster.RetryPolicy(max_retries=2))
-
-        @dagster.op(config_schema={"invoice": str, "amount": str})
-        def invoice(context: dagster.OpExecutionContext) -> dict[str, Any]:
-            return dict(context.op_config)
-
-        @dagster.job
-        def propose() -> None:
-            ask(invoice())
-
-        @dagster.job
-        def go_on() -> None:
-            paused.run()
-
-        self.paused = paused
-        self.invoice = invoice
-        self.propose = propose
-        self.go_on = go_on
-        self.sensor = paused.sensor_of(go_on)
-
-    def ask(self, number: str, amount: str, **more: Any) -> Any:
-        config = {"invoice": number, "amount": amount}
-        return self.propose.execute_in_process(
-            run_config={"ops": {"invoice": {"config": config}}},
-            instance=self.instance,
-            raise_on_error=False,
-            **more,
-        )
-
-    def tick(self) -> list[Any]:
-        context = dagster.build_sensor_context(instance=self.instance)
-        requests: list[Any] = self.sensor.evaluate_tick(context).run_requests
-        return requests
-
-    def launch(self, request: Any) -> Any:
-        return self.go_on.execute_in_process(
-            run_config=request.run_config,
-            tags=request.tags,
-            instance=self.instance,
-            raise_on_error=False,
-        )
-
-    def restart(self) -> None:
-        self.instance.dispose()
-        self.instance = dagster.DagsterInstance.local_temp(str(self.folder))
 
 
 @pytest.fixture
@@ -112,6 +53,7 @@ def test_a_job_goes_on_after_a_yes_in_a_run_of_its_own(
     assert [result.success for result in results] == [True, True, False]
     assert failure_of(results[2]) == "twice"
     assert sorted(shop.paid) == ["INV-1 10.00", "INV-2 19.00"]
+    assert office.outcomes() == ["done", "done", None]
     assert shop.tick() == []
     waiting = [run.tags.get(WAITING) for run in shop.instance.get_runs()]
     assert set(waiting) == {None, "no more"}
@@ -210,6 +152,29 @@ def test_a_call_of_the_same_name_elsewhere_takes_nothing_of_it(
     shop.go_on = pay_salaries
     assert failure_of(shop.launch(request)) == "it is the approval of another call"
     assert salaries == []
+
+
+def test_two_calls_of_one_function_with_names_share_no_approval(
+    office: Office, shop: Shop
+) -> None:
+    def pay(invoice: str, amount: str) -> str:
+        return invoice
+
+    policy: Any = {"reviewers": ["group:payers"]}
+    early = paused_call(office.client, pay, name="pay_early", **policy)
+    late = paused_call(office.client, pay, name="pay_late", **policy)
+
+    @dagster.job
+    def propose() -> None:
+        arguments = shop.invoice()
+        early.ask(arguments)
+        late.ask(arguments)
+
+    shop.propose = propose
+    assert shop.ask("INV-1", "10.00").success
+    [first, second] = office.asked(2)
+    assert first.run.key != second.run.key
+    assert {first.items[0].label, second.items[0].label} == {"pay_early", "pay_late"}
 
 
 def test_a_long_name_is_known_again(office: Office, shop: Shop) -> None:

@@ -1,53 +1,17 @@
 """Workflows of DBOS that wait until people have signed, in a program that is killed."""
 
-import json
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.support.bridges import Office
-from tests.support.processes import ROOT
+from orchestrator import runs
+from tests.support.bridges import PATIENCE, Office
+from tests.support.processes import until
+from tests.support.shop_processes import paid, program
 
 pytest.importorskip("dbos", reason="the extra `dbos` is not installed")
 
 pytestmark = pytest.mark.django_db(transaction=True)
-Shop = Callable[..., Any]
-
-
-@contextmanager
-def program(office: Office, folder: Path, *, pause: float = 0.2) -> Iterator[Shop]:
-    """Run the shop until it is killed, and give what has it do something."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.dbos_shop", office.url, office.token]
-        + [str(folder), str(pause)],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-
-    def act(*words: Any) -> Any:
-        process.stdin.write(json.dumps(words) + "\n")
-        process.stdin.flush()
-        return json.loads(process.stdout.readline())
-
-    try:
-        yield act
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def paid(folder: Path) -> list[str]:
-    file = folder / "paid"
-    return sorted(file.read_text().splitlines()) if file.exists() else []
 
 
 def test_workflows_wait_through_a_crash_and_pay_what_was_signed(
@@ -72,7 +36,33 @@ def test_workflows_wait_through_a_crash_and_pay_what_was_signed(
         assert shop("start", "one", "INV-1", "99.00") == "one"
         assert shop("result", "one") == "INV-1 paid"
     assert paid(tmp_path) == ["INV-1 10.00", "INV-2 19.00"]
-    assert len(office.asked()) == 3
+    assert office.outcomes() == ["done", "done", None]
+
+
+@pytest.mark.parametrize("decided_again", [True, False])
+def test_what_is_signed_when_the_step_begins_is_what_runs(
+    office: Office, tmp_path: Path, *, decided_again: bool
+) -> None:
+    (tmp_path / "crash").touch()
+    with program(office, tmp_path) as shop:
+        shop("start", "one", "INV-1", "10.00")
+        [asked] = office.asked(1)
+        office.decide(asked, "approve")
+        until(lambda: not (tmp_path / "crash").exists(), seconds=PATIENCE)
+    runs.rewind(asked.run.id, f"{asked.run.key}:initial")
+    [again] = office.asked(1)
+    cheaper = {"invoice": "INV-1", "amount": "8.00"}
+    if decided_again:
+        office.decide(again, "edit", value=cheaper)
+    with program(office, tmp_path) as shop:
+        if not decided_again:
+            shop("start", "two", "INV-2", "20.00")
+            office.asked(2)
+            assert paid(tmp_path) == []
+            office.decide(again, "edit", value=cheaper)
+        assert shop("result", "one") == "INV-1 paid"
+    assert paid(tmp_path) == ["INV-1 8.00"]
+    assert office.outcomes()[0] == "done"
 
 
 def test_a_message_wakes_a_workflow_and_decides_nothing(

@@ -71,3 +71,4 @@ def test_an_example_asks_and_another_process_goes_on(
     said = run()
     assert said.startswith("approved\n")
     assert "paid 8" in said
+    assert office.outcomes() == ["done"]

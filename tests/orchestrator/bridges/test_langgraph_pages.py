@@ -54,6 +54,16 @@ def test_the_list_names_input_loop_update_and_fork(
     assert "asked for by a node" not in page
 
 
+def test_the_list_of_runs_counts_the_checkpoints_of_a_thread_and_names_no_version(
+    people: cast.People, client: Client, run: Run
+) -> None:
+    client.force_login(people.steward)
+    page = client.get("/runs/").content.decode()
+    (row,) = re.findall(r"<tr id=.*?</tr>", page, re.DOTALL)
+    assert row.split("</td>")[-2].endswith(f">{run.head_seq + 1}")
+    assert "version" not in row
+
+
 def test_nothing_is_offered_that_a_thread_cannot_do(
     people: cast.People, client: Client, run: Run
 ) -> None:

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from orchestrator.client import KeyConflict
-from tests.support.agents import REVIEWERS, TWO, Calls
+from orchestrator.engine import NotDone
+from tests.support.agents import REVIEWERS, TWO, Calls, Shop
 from tests.support.bridges import Office
 from tests.support.tool_calls import APPROVE, REJECT, edit, sign
 
@@ -98,6 +99,46 @@ def test_a_state_that_changed_after_the_decision_runs_nothing(office: Office) ->
     with pytest.raises(AgentsException):
         asyncio.run(decide_and_swap())
     assert payer.shop.paid == []
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "detail"),
+    [
+        (NotDone("no such account"), "failed", "no such account"),
+        (TimeoutError("token=s3cret"), "unknown", "TimeoutError"),
+    ],
+)
+def test_an_error_that_becomes_an_output_is_no_success(
+    office: Office,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    outcome: str,
+    detail: str,
+) -> None:
+    def pay(self: Shop, invoice: str, amount: int) -> str:
+        raise error
+
+    monkeypatch.setattr(Shop, "pay", pay)
+    payer = Payer(TWO[:1]).pause()
+    approval = sign(office, office.client.ask(**payer.question()), APPROVE)
+    said = payer.go_on(approval, (office.url, office.token))
+    assert said.startswith("An error occurred")
+    assert (office.outcomes(), office.details()) == ([outcome], [detail])
+
+
+def test_an_error_that_ends_the_run_is_reported(office: Office) -> None:
+    payer = Payer(TWO[:1])
+
+    def pay(invoice: str, amount: int) -> str:
+        raise TimeoutError
+
+    tool = signed_tool(function_tool(pay, failure_error_function=None))
+    payer.agent = Agent("payer", model=Scripted(TWO[:1]), tools=[tool])
+    payer.pause()
+    approval = sign(office, office.client.ask(**payer.question()), APPROVE)
+    with pytest.raises(AgentsException):
+        payer.go_on(approval, (office.url, office.token))
+    assert office.outcomes() == ["unknown"]
 
 
 def test_a_tool_that_would_run_unsigned_is_not_asked_about() -> None:

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from orchestrator.client import KeyConflict
-from tests.support.agents import REVIEWERS, TWO
+from tests.support.agents import REVIEWERS, TWO, Shop
 from tests.support.bridges import Office
 from tests.support.tool_calls import APPROVE, REJECT, sign
 
 pytest.importorskip("pydantic_ai", reason="the extra `pydantic-ai` is not installed")
 
-from pydantic_ai import Agent, DeferredToolRequests  # noqa: E402
+from pydantic_ai import Agent, DeferredToolRequests, ModelRetry  # noqa: E402
 from pydantic_ai.models.test import TestModel  # noqa: E402
 
 from orchestrator.bridges.pydantic_ai import (  # noqa: E402
@@ -77,6 +77,20 @@ def test_the_outcome_of_what_was_approved_can_be_reported(office: Office) -> Non
     approval = sign(office, office.client.ask(**payer.question()), APPROVE, REJECT)
     payer.go_on(approval)
     assert outcomes(payer.messages, approval) == {"call-1": ("done", "")}
+
+
+def test_a_tool_that_asks_for_another_try_may_have_acted(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pay(self: Shop, invoice: str, amount: int) -> str:
+        raise ModelRetry("the bank is closed")
+
+    monkeypatch.setattr(Shop, "pay", pay)
+    payer = Payer(TWO[:1]).pause()
+    approval = sign(office, office.client.ask(**payer.question()), APPROVE)
+    payer.go_on(approval)
+    payer.report(office.client, approval)
+    assert office.outcomes() == ["unknown"]
 
 
 def test_an_agent_that_waits_for_nobody_asks_nobody() -> None:

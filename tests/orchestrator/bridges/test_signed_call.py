@@ -1,12 +1,14 @@
 """What the bridges to job runners share: a call whose arguments people sign."""
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from checkpoints.core.run_key import is_run_key
-from orchestrator import asking
+from orchestrator import asking, tokens
 from orchestrator.bridges.signed_call import (
     Rejected,
     SignedCall,
@@ -14,9 +16,10 @@ from orchestrator.bridges.signed_call import (
     key_of,
     signed_arguments,
 )
-from orchestrator.client import KeyConflict
+from orchestrator.client import Client, KeyConflict
 from orchestrator.engine import NotDone
 from tests.support.bridges import Office
+from tests.support.cast import People
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ASKED_OF: Any = {"reviewers": ["group:payers"]}
@@ -105,7 +108,7 @@ def test_what_is_not_approved_has_no_arguments(office: Office) -> None:
 def test_what_came_of_a_call_is_reported(office: Office) -> None:
     call = SignedCall(office.client, pay, **ASKED_OF)
     approval = _signed(office, call, "INV-1")
-    done = call.run(approval.id, signed_arguments(approval))
+    done = call.run(approval)
     assert done == ("INV-1", Decimal("10.00"), "EUR")
     assert _outcome(office) == ("done", "")
     assert not is_done(approval)
@@ -125,7 +128,7 @@ def test_a_call_that_raises_is_reported_without_its_secrets(
     call = SignedCall(office.client, pay, **ASKED_OF)
     approval = _signed(office, call, invoice)
     with pytest.raises(error):
-        call.run(approval.id, signed_arguments(approval))
+        call.run(approval)
     assert _outcome(office) == outcome
 
 
@@ -134,18 +137,25 @@ def test_what_came_of_a_call_is_not_reported_where_nobody_wants_it(
 ) -> None:
     call = SignedCall(office.client, pay, reports=False, **ASKED_OF)
     approval = _signed(office, call, "INV-1")
-    call.run(approval.id, signed_arguments(approval))
+    call.run(approval)
     assert _outcome(office) is None
 
 
-def test_a_report_that_fails_does_not_undo_the_call(
+def test_a_report_that_fails_does_not_undo_the_call_and_is_made_after_the_next(
     office: Office, caplog: pytest.LogCaptureFixture
 ) -> None:
     asking_call = SignedCall(office.client, pay, **ASKED_OF)
     approval = _signed(office, asking_call, "INV-1")
-    call = SignedCall(office.client_that_loses(1), pay, **ASKED_OF)
-    assert call.run(approval.id, signed_arguments(approval))[0] == "INV-1"
+    call = SignedCall(office.client_without_answers(1), pay, **ASKED_OF)
+    assert call.run(approval)[0] == "INV-1"
     assert "its outcome is not reported" in caplog.text
+    assert _outcome(office) is None
+    asking_call.ask("K-2", "unlucky", "1.00")
+    [_, asked] = office.asked(2)
+    office.decide(asked, "approve")
+    with pytest.raises(TimeoutError):
+        call.run(office.client.approval("K-2"))
+    assert office.outcomes() == ["done", "unknown"]
 
 
 def test_an_outcome_is_not_reported_of_what_was_signed_since(
@@ -153,12 +163,71 @@ def test_an_outcome_is_not_reported_of_what_was_signed_since(
 ) -> None:
     call = SignedCall(office.client, pay, **ASKED_OF)
     approval = _signed(office, call, "INV-1")
-    call.run(approval.id, signed_arguments(approval), hash="0" * 64)
+    item = replace(approval.item("call"), hash="0" * 64)
+    call.run(replace(approval, items=(item,)))
     assert "stale_proposal" in caplog.text
     assert _outcome(office) is None
-    signed = approval.item("call").hash
-    call.run(approval.id, signed_arguments(approval), hash=signed)
+    call.run(approval)
     assert _outcome(office) == ("done", "")
+
+
+def test_what_is_not_signed_does_not_run(office: Office) -> None:
+    call = SignedCall(office.client, pay, **ASKED_OF)
+    with pytest.raises(Rejected, match="opening"):
+        call.run(call.ask("K-1", "INV-1", "10.00"))
+
+
+class Parcel(BaseModel):
+    tags: set[str]
+
+
+def test_the_members_of_sets_are_in_order(office: Office) -> None:
+    def send(
+        parcels: list[Parcel], to: frozenset[str], at: set[tuple[int, str]]
+    ) -> Any:
+        return parcels, to, at
+
+    tags = {f"tag {number}" for number in range(20)}
+    places = {(2, "b"), (1, "b"), (1, "a")}
+    call = SignedCall(office.client, send, **ASKED_OF)
+    asked = call.ask("K-1", [Parcel(tags=tags)], frozenset("cab"), at=places)
+    assert asked.item("call").value == {
+        "parcels": [{"tags": sorted(tags)}],
+        "to": ["a", "b", "c"],
+        "at": [[1, "a"], [1, "b"], [2, "b"]],
+    }
+    [approval] = office.asked(1)
+    office.decide(approval, "approve")
+    sent = call.run(office.client.approval("K-1"))
+    assert sent == ([Parcel(tags=tags)], frozenset("cab"), places)
+
+
+@pytest.mark.parametrize("name", ["key", "items"])
+def test_what_the_call_says_itself_is_refused_by_name(
+    office: Office, name: str
+) -> None:
+    with pytest.raises(TypeError, match=f"{name} is made of the calls"):
+        SignedCall(office.client, pay, **ASKED_OF, **{name: "mine"})
+
+
+def test_a_named_call_takes_no_signature_of_another_of_its_function(
+    office: Office,
+) -> None:
+    salary = SignedCall(office.client, pay, name="pay_salary", **ASKED_OF)
+    refund = SignedCall(office.client, pay, name="pay_back", **ASKED_OF)
+    assert salary.address != refund.address
+    with pytest.raises(Rejected, match="not asked"):
+        refund.require_asked(salary.ask("K-1", "INV-1", "10.00"))
+
+
+def test_what_another_account_asked_is_no_signature_of_this_call(
+    office: Office, people: People
+) -> None:
+    token = tokens.make_token(people.steward, scopes=["start", "read"])
+    other = SignedCall(Client(office.url, token=token), pay, **ASKED_OF)
+    other.ask("K-1", "INV-1", "10.00")
+    with pytest.raises(Rejected, match="another account asked"):
+        SignedCall(office.client, pay, **ASKED_OF).ask("K-1", "INV-1", "10.00")
 
 
 def test_a_function_whose_arguments_have_no_names_is_refused(office: Office) -> None:

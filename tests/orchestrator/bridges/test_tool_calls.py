@@ -2,34 +2,25 @@
 was signed, whichever library it is.
 """
 
-from importlib import import_module
-
 import pytest
 
 from approvals import inbox
-from orchestrator import asking
-from orchestrator.bridges.tool_calls import NotSigned, ToolCall, key_of
-from orchestrator.client import Unreachable
+from orchestrator import asking, tokens
+from orchestrator.bridges.tool_calls import NotSigned, ToolCall, key_of, question_of
+from orchestrator.client import Client, Unreachable
 from tests.support.agents import Payer
 from tests.support.bridges import Office
-from tests.support.tool_calls import APPROVE, REJECT, edit, sign
+from tests.support.cast import People
+from tests.support.tool_calls import (
+    APPROVE,
+    LIBRARIES,
+    REJECT,
+    edit,
+    payer_of,
+    sign,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-LIBRARIES = {
-    "pydantic-ai": ("pydantic_ai", "pydantic_ai", "Payer"),
-    "openai-agents": ("agents", "openai_agents", "Payer"),
-    "langgraph": ("langgraph", "langgraph", "Payer"),
-    "langchain": ("langchain", "langchain", "Payer"),
-    "langchain-per-call": ("langchain", "langchain", "PayerPerCall"),
-}
-
-
-def payer_of(name: str) -> type[Payer]:
-    library, module, kind = LIBRARIES[name]
-    pytest.importorskip(library, reason=f"{library} is not installed")
-    payer: type[Payer] = getattr(import_module(f"tests.support.agents.{module}"), kind)
-    return payer
 
 
 @pytest.fixture(params=LIBRARIES)
@@ -57,6 +48,52 @@ def test_an_edit_runs_as_it_was_signed_and_a_rejection_says_why(
     assert payer.shop.paid == [("a", 8)]
     assert "paid 8" in text
     assert "paid already" in text
+
+
+def test_what_came_of_each_call_is_in_the_inbox_and_on_the_receipt(
+    office: Office, new_payer: type[Payer]
+) -> None:
+    payer = new_payer().pause()
+    asked = office.client.ask(**payer.question(), reports=True)
+    approval = sign(office, asked, edit(invoice="a", amount=8), REJECT)
+    later = payer.restarted()
+    later.go_on(approval, (office.url, office.token))
+    for _ in range(2):
+        later.report(office.client, approval)
+    assert office.outcomes() == ["done", None]
+    assert office.details() == [""]
+    assert "The caller reported: done" in office.inbox()
+    assert "that it was done" in office.receipts()
+
+
+def test_a_site_that_is_away_does_not_break_the_work(
+    office: Office, new_payer: type[Payer], caplog: pytest.LogCaptureFixture
+) -> None:
+    payer = new_payer().pause()
+    approval = sign(office, office.client.ask(**payer.question()), APPROVE, APPROVE)
+    payer.go_on(approval, ("http://127.0.0.1:9", office.token))
+    payer.report(office.client_without_answers(1), approval)
+    assert sorted(payer.shop.paid) == [("a", 10), ("b", 20)]
+    assert office.outcomes() == [None, None]
+    assert "its outcome is not reported" in caplog.text
+
+
+def test_what_another_account_asked_runs_nothing(
+    office: Office, new_payer: type[Payer], people: People
+) -> None:
+    token = tokens.make_token(people.steward, scopes=["start", "read"])
+    payer = new_payer().pause()
+    asked = Client(office.url, token=token).ask(**payer.question())
+    approval = sign(office, asked, APPROVE, APPROVE)
+    with pytest.raises(NotSigned, match="another account asked"):
+        payer.go_on(approval)
+    assert payer.shop.paid == []
+
+
+@pytest.mark.parametrize("name", ["key", "items"])
+def test_what_the_calls_say_themselves_is_refused_by_name(name: str) -> None:
+    with pytest.raises(TypeError, match=f"{name} is made of the calls"):
+        question_of("x", "r-1", [ToolCall("a", "pay", {})], **{name: "mine"})
 
 
 def test_who_loses_the_answer_and_asks_again_asks_once(

@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -38,14 +39,14 @@ REJECT = {"verdict": "reject", "reason": "twice"}
 
 
 def test_what_was_signed_comes_back(client: Client, sign: Any) -> None:
-    approval = client.ask(**BODY)
-    assert (approval.state, approval.decided, approval.request, approval.url) == (
+    asked = client.ask(**BODY)
+    assert (asked.state, asked.decided, asked.request, asked.url) == (
         "opening",
         False,
         None,
         "",
     )
-    sign(approval.id, EDIT, REJECT)
+    sign(asked.id, EDIT, REJECT)
     settled = client.wait("INV-7", timeout=5)
     assert settled.decided
     assert settled.state == "partial"
@@ -59,59 +60,63 @@ def test_what_was_signed_comes_back(client: Client, sign: Any) -> None:
     assert settled.item("inv-2") is refused
     with pytest.raises(KeyError, match="inv-1, inv-2"):
         settled.item("inv-3")
-    assert verify_run(approval.id) == []
+    assert verify_run(asked.id) == []
 
 
 def test_the_page_of_the_review_is_named_once_it_is_open(
     client: Client, live_server: Any
 ) -> None:
-    approval = client.ask(**BODY)
-    runs.advance(approval.id)
-    opened = client.approval(approval.id)
+    asked = client.ask(**BODY)
+    runs.advance(asked.id)
+    opened = client.approval(asked.id)
     assert opened.state == "open"
     assert opened.request is not None
-    assert opened.url == f"{live_server.url}/reviews/{approval.id}/"
+    assert opened.url == f"{live_server.url}/reviews/{asked.id}/"
 
 
 def test_waiting_ends_with_the_decision_that_is_made_meanwhile(
     client: Client, sign: Any, beside: Callable[[Callable[[], None]], None]
 ) -> None:
-    approval = client.ask(**BODY)
-    beside(lambda: sign(approval.id, APPROVE, APPROVE))
-    assert client.wait(approval.id, timeout=30).state == "approved"
+    asked = client.ask(**BODY)
+    beside(lambda: sign(asked.id, APPROVE, APPROVE))
+    assert client.wait(asked.id, timeout=30).state == "approved"
 
 
 def test_waiting_ends_with_its_time(client: Client) -> None:
-    approval = client.ask(**BODY)
+    asked = client.ask(**BODY)
     with pytest.raises(TimeoutError, match=r"INV-7 is opening after 0\.3 s"):
-        client.wait(approval.id, timeout=0.3)
+        client.wait(asked.id, timeout=0.3)
 
 
 def test_a_question_is_taken_back(client: Client, people: People) -> None:
-    approval = client.ask(**BODY)
-    runs.advance(approval.id)
-    shown = client.approval(approval.id)
+    asked = client.ask(**BODY)
+    runs.advance(asked.id)
+    shown = client.approval(asked.id)
     decisions = DecisionSet(client.requests.get(shown.request or ""))
     decisions.approve(shown.raw["items"][0]["write"])
     Http(people.reviewer).post(f"requests/{shown.request}/decisions/", decisions.body)
-    assert client.cancel(approval.id, reason="paid already").state == "cancelled"
-    taken_back = client.wait(approval.id, timeout=5)
+    assert client.cancel(asked.id, reason="paid already").state == "cancelled"
+    taken_back = client.wait(asked.id, timeout=5)
     assert taken_back.state == "cancelled"
     assert taken_back.item("inv-1").verdict == "approved"
     assert taken_back.approved_items == ()
 
 
 def test_what_came_of_it_is_reported(client: Client, sign: Any) -> None:
-    approval = client.ask(**BODY, reports=True)
-    sign(approval.id, APPROVE, APPROVE)
+    asked = client.ask(**BODY, reports=True)
+    sign(asked.id, APPROVE, APPROVE)
+    settled = client.approval("INV-7")
     outcomes = {"inv-1": ("done", "transfer 77"), "inv-2": ("failed", "no account")}
-    reported = client.report("INV-7", outcomes)
+    reported = client.report(settled, outcomes)
     assert [item["outcome"]["result"] for item in reported.raw["items"]] == [
         "done",
         "failed",
     ]
     with pytest.raises(Conflict):
-        client.report("INV-7", {"inv-1": ("failed", "it came back")})
+        client.report(settled, {"inv-1": ("failed", "it came back")})
+    other = replace(settled, items=(replace(settled.items[0], hash="0" * 64),))
+    with pytest.raises(Conflict, match="not what was acted on"):
+        client.report(other, {"inv-1": ("done", "transfer 77")})
 
 
 def test_the_same_question_is_asked_once_and_another_is_refused(client: Client) -> None:
@@ -149,11 +154,9 @@ async def test_the_client_that_awaits_does_the_same(
     client: Client, live_server: Any, token: str, sign: Any
 ) -> None:
     async with AsyncClient(live_server.url, token=token) as awaited:
-        approval = await awaited.ask(**BODY)
-        waiting = asyncio.create_task(awaited.wait(approval.id, timeout=30))
-        await asyncio.to_thread(
-            _in_a_thread, lambda: sign(approval.id, APPROVE, REJECT)
-        )
+        asked = await awaited.ask(**BODY)
+        waiting = asyncio.create_task(awaited.wait(asked.id, timeout=30))
+        await asyncio.to_thread(_in_a_thread, lambda: sign(asked.id, APPROVE, REJECT))
         settled = await waiting
         assert settled.state == "partial"
         assert await awaited.approval("INV-7") == settled

@@ -15,6 +15,7 @@ from orchestrator.client import (
     Client,
     Conflict,
     Erased,
+    ForeignAnswer,
     InvalidBody,
     KeyConflict,
     NotAllowed,
@@ -94,6 +95,7 @@ def test_a_call_says_who_calls_and_accepts_json() -> None:
         problem(429, "throttled"),
         problem(503, "unavailable"),
         httpx.Response(502, text="<html>Bad gateway</html>"),
+        httpx.Response(200, html="<h1>Log in to the Wi-Fi</h1>"),
         problem(409, "in_progress"),
     ],
     ids=repr,
@@ -106,6 +108,13 @@ def test_what_may_pass_is_sent_again_under_the_same_key(failure: Any) -> None:
         assert len(server.keys) == 1
         assert len({request.content for request in server.requests}) == 1
     assert None not in server.keys
+
+
+def test_the_page_of_a_proxy_is_named() -> None:
+    server = Server(*[httpx.Response(200, html="<h1>Log in</h1>")] * 2)
+    with pytest.raises(ForeignAnswer, match="text/html.*Check the address") as refused:
+        server.client(retries=1).send(READ)
+    assert (refused.value.status, refused.value.code) == (200, "not_json")
 
 
 def test_each_call_has_a_key_of_its_own() -> None:
@@ -207,7 +216,6 @@ def test_an_error_has_a_type_and_says_what_and_how_to_mend_it(
 
 def test_an_answer_of_something_else_is_refused() -> None:
     for other in (
-        httpx.Response(200, text="<html>Sign in</html>"),
         httpx.Response(302, headers={"Location": "https://elsewhere.example.org/"}),
         httpx.Response(418, json=["a list"]),
     ):

@@ -17,11 +17,12 @@ from django.test import Client
 from django.utils import timezone
 
 from approvals.models import ApprovalRequest, Decision, Delegation
-from checkpoints.models import AuditLine, PendingWrite
+from approvals.people import fresh_logins
+from checkpoints.models import AuditLine
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from tests.support.authority_graphs import paying, payments, signed
-from tests.support.confirmed_graphs import gated
+from tests.support.confirmed_graphs import approval_of, gated
 from tests.support.oidc_provider import CompanyDirectory
 from tests.support.small_graphs import advanced
 
@@ -32,23 +33,16 @@ AGAIN = "/login/company/again/"
 @pytest.fixture
 def reviewer(directory: CompanyDirectory, sign_in: SignIn, settings: Any) -> Client:
     """A person of the company whose group may sign."""
-    settings.COUNTERSIGN = directory.settings(OIDC_GROUPS={"acme-claims": ["claims"]})
+    settings.COUNTERSIGN = directory.settings(
+        COMPANY_GROUPS={"acme-claims": ["claims"]}
+    )
     directory.set_person("rita", "acme-claims")
     browser: Client = sign_in("rita").browser
     return browser
 
 
-def form_of(run: Any) -> dict[str, Any]:
-    row = PendingWrite.objects.get(run=run)
-    return {
-        "write": str(row.write),
-        f"h-{row.write}": row.hash,
-        f"v-{row.write}": "approve",
-    }
-
-
 def sign(browser: Client, run: Any) -> Any:
-    return browser.post(f"/reviews/{run.id}/sign/", form_of(run))
+    return browser.post(f"/reviews/{run.id}/sign/", approval_of(run))
 
 
 def test_a_fresh_log_in_confirms_one_signature(
@@ -116,10 +110,8 @@ def test_an_older_log_in_at_the_provider_confirms_nothing(
 def test_a_fresh_log_in_does_for_minutes_only(
     reviewer: Client, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from approvals.views.people import fresh_login
-
     sign_in("rita", reviewer, begin=AGAIN)
-    monkeypatch.setattr(fresh_login, "VALID_SECONDS", 0)
+    monkeypatch.setattr(fresh_logins, "LIFETIME", timedelta())
     run = advanced(gated(confirm="password"))
     assert sign(reviewer, run).status_code == 403
 

@@ -1,11 +1,14 @@
 """Settings of the log-in of a company that do not belong together are named."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from checkpoints.conf import conf
+from orchestrator import environment
+from orchestrator.company_login import checks
 from orchestrator.company_login.checks import check_provider
 from orchestrator.environment import Environment
 from tests.support.oidc_provider import CompanyDirectory
@@ -28,8 +31,8 @@ def test_a_whole_configuration_has_no_fault(settings: Any) -> None:
     ("changes", "words"),
     [
         ({"OIDC_CLIENT_ID": ""}, "OIDC_CLIENT_ID is not"),
-        ({"OIDC_GROUPS": {}}, "maps no group"),
-        ({"OIDC_NAME": " "}, "COUNTERSIGN['OIDC_NAME'] is empty"),
+        ({"COMPANY_GROUPS": {}}, "maps no group"),
+        ({"COMPANY_NAME": " "}, "COUNTERSIGN['COMPANY_NAME'] is empty"),
         ({"OIDC_ISSUER": "", "LOCAL_LOGIN": False}, "there is no other log-in"),
     ],
 )
@@ -50,16 +53,43 @@ def test_a_project_of_its_own_is_told_what_it_left_out(settings: Any) -> None:
     assert "SESSION_COOKIE_SAMESITE" in second
 
 
+def test_what_is_missing_for_saml_is_named(
+    settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.COUNTERSIGN = {
+        "SAML_ISSUER": "https://login.example.org/saml",
+        "COMPANY_GROUPS": {"acme-claims": ["claims"]},
+    }
+    address, certificate = faults()
+    assert "SAML_SIGN_IN_URL is not" in address
+    assert "SAML_CERTIFICATE'] names no certificate" in certificate
+    file = tmp_path / "provider.pem"
+    file.write_text("no certificate")
+    settings.COUNTERSIGN = settings.COUNTERSIGN | {
+        "SAML_SIGN_IN_URL": "https://login.example.org/saml?idpid=C0",
+        "SAML_CERTIFICATE": str(file),
+        "OIDC_ISSUER": "https://login.example.org",
+        "OIDC_CLIENT_ID": "countersign",
+    }
+    monkeypatch.setattr(checks, "find_spec", lambda name: None)
+    both, package, certificate = faults()
+    assert "name one provider" in both
+    assert "pip install 'django-countersign[saml]'" in package
+    assert str(file) not in certificate
+
+
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
         ("OIDC_ISSUER", "http://login.example.org", "must be an address of https"),
         ("OIDC_ISSUER", "https://a.example.org/" + "a" * 200, "at most 200 characters"),
+        ("SAML_ISSUER", "two words", "without spaces"),
+        ("SAML_SIGN_IN_URL", "http://login.example.org?a", "must be an address of"),
         ("OIDC_SCOPES", "profile", "openid among them"),
-        ("OIDC_GROUPS", {"a": ""}, "with 1 to 150 characters"),
-        ("OIDC_GROUPS", {"a": []}, "must be a name, or a list of names"),
-        ("OIDC_GROUPS", "reviewer", "must be a dictionary of names"),
-        ("OIDC_SESSION_HOURS", 0, "a number greater than 0"),
+        ("COMPANY_GROUPS", {"a": ""}, "with 1 to 150 characters"),
+        ("COMPANY_GROUPS", {"a": []}, "must be a name, or a list of names"),
+        ("COMPANY_GROUPS", "reviewer", "must be a dictionary of names"),
+        ("COMPANY_SESSION_HOURS", 0, "a number greater than 0"),
         ("LOCAL_LOGIN", "no", "must be true or false"),
     ],
 )
@@ -85,17 +115,27 @@ def test_a_secret_is_never_repeated(settings: Any) -> None:
 def test_the_environment_gives_groups_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COUNTERSIGN_OIDC_ISSUER", "https://login.example.org")
     monkeypatch.setenv(
-        "COUNTERSIGN_OIDC_GROUPS",
+        "COUNTERSIGN_COMPANY_GROUPS",
         '{"acme-claims": ["reviewer", "claims"], "b": "auditor"}',
     )
     variables = Environment.read()
     assert variables.has_company_login
-    assert variables.countersign()["OIDC_GROUPS"] == {
+    assert variables.countersign()["COMPANY_GROUPS"] == {
         "acme-claims": ("reviewer", "claims"),
         "b": ("auditor",),
     }
     monkeypatch.delenv("COUNTERSIGN_OIDC_ISSUER")
     assert not Environment.read().has_company_login
+
+
+def test_the_environment_names_the_extra_that_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COUNTERSIGN_SAML_ISSUER", "https://login.example.org/saml")
+    assert Environment.read().has_company_login
+    monkeypatch.setattr(environment, "find_spec", lambda name: None)
+    with pytest.raises(ImproperlyConfigured, match=r"django-countersign\[saml\]"):
+        Environment.read()
 
 
 def test_local_log_ins_are_not_turned_off_without_another(

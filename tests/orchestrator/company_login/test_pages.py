@@ -5,11 +5,15 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import requests
+from django.contrib import admin
 from django.contrib.auth.models import Group, User
 from django.test import Client
+from django.utils.html import escape
 
 from approvals.audit.words import sentence_of
 from checkpoints.models import AuditLine
+from orchestrator.company_login.provider import CompanyAdapter
 from tests.support.cast import PASSWORD, UserFactory
 from tests.support.oidc_provider import CompanyDirectory
 
@@ -250,7 +254,7 @@ def test_a_session_of_the_company_ends_after_its_hours(
     directory.set_person("s-11", "acme-reviewers")
     session = sign_in("s-11").browser.session
     assert 12 * 3600 - 60 < session.get_expiry_age() <= 12 * 3600
-    settings.COUNTERSIGN = directory.settings(OIDC_SESSION_HOURS=9000.0)
+    settings.COUNTERSIGN = directory.settings(COMPANY_SESSION_HOURS=9000.0)
     session = sign_in("s-11").browser.session
     # Never longer than those of people with a password.
     assert session.get_expiry_age() <= settings.SESSION_COOKIE_AGE
@@ -329,3 +333,65 @@ def test_who_signs_after_the_session_ended_finds_the_button(
     answer = Client().post("/reviews/CLM-1/sign/", {"key": "a"})
     assert answer.status_code == 401
     assert "/login/company/?next=%2Freviews%2FCLM-1%2F" in answer.content.decode()
+
+
+def test_who_signs_out_is_shown_the_way_out_at_the_provider(
+    directory: CompanyDirectory, sign_in: SignIn
+) -> None:
+    directory.set_person("s-15", "acme-reviewers")
+    browser = sign_in("s-15").browser
+    page = browser.post("/logout/", follow=True)
+    assert page.redirect_chain == [("/login/company/left/", 302)]
+    assert person_of(browser) is None
+    address = urlsplit(page.context["way_out"])
+    assert escape(address.geturl()) in page.content.decode()
+    assert address.geturl().startswith(f"{directory.issuer}/oauth2/end_session?")
+    assert parse_qs(address.query) == {
+        "client_id": ["countersign"],
+        "post_logout_redirect_uri": ["http://testserver/login/"],
+        "state": ["left"],
+    }
+    left = requests.get(address.geturl(), timeout=10)
+    assert left.status_code == 200
+    # The policy of the page stays as it is: it is a link.
+    assert directory.issuer not in page["Content-Security-Policy"]
+    # Who has a password here has no session elsewhere.
+    local = Client()
+    local.force_login(UserFactory.create(username="local"))
+    assert local.post("/logout/")["Location"] == "/login/"
+
+
+@pytest.mark.parametrize("address", ["", "javascript:alert(1)"])
+def test_a_provider_without_a_way_out_is_named_without_a_link(
+    directory: CompanyDirectory, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    published = {"end_session_endpoint": address} if address else {}
+    monkeypatch.setattr(CompanyAdapter, "openid_config", published)
+    page = Client().get("/login/company/left/").content.decode()
+    assert "still be signed in with Acme" in page
+    assert "way-out" not in page
+
+
+def test_a_provider_that_does_not_answer_keeps_nobody_signed_in(
+    db: None, provider: CompanyDirectory, settings: Any
+) -> None:
+    settings.COUNTERSIGN = provider.settings(OIDC_ISSUER="http://127.0.0.1:9")
+    assert Client().get("/login/company/left/").status_code == 200
+    settings.COUNTERSIGN = {}
+    assert Client().get("/login/company/left/").status_code == 404
+
+
+def test_the_admin_shows_which_accounts_are_bound_and_no_secrets(db: None) -> None:
+    from allauth.account.models import EmailAddress
+    from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
+
+    assert admin.site.is_registered(SocialAccount)
+    for model in (SocialApp, SocialToken, EmailAddress):
+        assert not admin.site.is_registered(model)
+    browser = Client()
+    root = UserFactory.create(username="root", is_superuser=True, is_staff=True)
+    browser.force_login(root)
+    text = browser.get("/admin/").content.decode()
+    assert "/admin/socialaccount/socialaccount/" in text
+    assert "socialapp" not in text
+    assert browser.get("/admin/socialaccount/socialapp/").status_code == 404

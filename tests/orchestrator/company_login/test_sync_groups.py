@@ -31,7 +31,7 @@ def configured(settings: Any, db: None) -> None:
     settings.COUNTERSIGN = {
         "OIDC_ISSUER": ISSUER,
         "OIDC_CLIENT_ID": "countersign",
-        "OIDC_GROUPS": {"acme-reviewers": ["reviewer"], "acme-audit": ["auditor"]},
+        "COMPANY_GROUPS": {"acme-reviewers": ["reviewer"], "acme-audit": ["auditor"]},
         "SCIM_TOKEN": TOKEN,
     }
 
@@ -137,7 +137,7 @@ def test_nobody_is_switched_on_again(tmp_path: Path) -> None:
     [
         ([], None, "lists no users"),
         ([user_of("rosa"), NOBODY], 3, "2 of 3 resources"),
-        ([user_of("rosa")], None, "no group of COUNTERSIGN_OIDC_GROUPS"),
+        ([user_of("rosa")], None, "no group of COUNTERSIGN_COMPANY_GROUPS"),
         (
             [user_of("rosa"), {"schemas": [GROUP], "displayName": "acme-audit"}],
             None,

@@ -18,7 +18,7 @@ from orchestrator.graphs import approval
 from orchestrator.live import approval_stream, limits, stream
 from orchestrator.live.hub import Hub
 from orchestrator.live.viewers import SignedOut
-from tests.support.approvals import decided, opened, payers
+from tests.support.approvals import decided, opened, payers, reported
 from tests.support.browsers import Browser
 from tests.support.cast import People
 from tests.support.streams import Stream
@@ -204,7 +204,7 @@ async def test_each_change_is_an_event_until_the_outcome_is_reported(
         second = await _state(live)
         assert second["state"] == "partial"
         said = [{"item": "inv-1", "result": "failed", "detail": "closed"}]
-        await _in_thread(lambda: asking.report(asked.run.id, said))
+        await _in_thread(lambda: reported(asked.run, said))
         last = await _state(live)
         assert last["items"][0]["outcome"]["result"] == "failed"
         assert await live.line() is None

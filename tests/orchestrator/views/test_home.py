@@ -41,6 +41,16 @@ def test_the_bar_counts_what_waits_for_this_person(
     )
 
 
+def test_the_demo_leads_from_every_page_to_what_it_did_outside(
+    people: People, browse: Browse, configure: Callable[..., None]
+) -> None:
+    client = browse(people.starter)
+    link = f'<a class="env other" href="{reverse("demo_outside")}">Demo</a>'.encode()
+    assert link in client.get(reverse("runs")).content
+    configure(ENVIRONMENT="Staging")
+    assert link not in client.get(reverse("runs")).content
+
+
 def test_signing_in_leads_on_and_a_wrong_password_says_so(people: People) -> None:
     client = Client()
     name = people.starter.username

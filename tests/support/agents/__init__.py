@@ -5,9 +5,11 @@ the next process is what its library can keep.
 
 from typing import Any, Protocol, Self
 
-from orchestrator.client import Approval
+from orchestrator.client import Approval, Client
 
 Calls = list[tuple[str, dict[str, Any]]]
+Site = tuple[str, str]
+"""Where to report, and with which token."""
 REVIEWERS = ["group:payers"]
 TWO: Calls = [
     ("pay", {"invoice": "a", "amount": 10}),
@@ -34,7 +36,7 @@ class Shop:
 
 class Payer(Protocol):
     """A process. `pause` starts the agent, which stops for people; `go_on` lets it end,
-    and returns what it says.
+    and returns what it says; `report` reports what came of the calls.
     """
 
     shop: Shop
@@ -47,4 +49,6 @@ class Payer(Protocol):
 
     def question(self) -> Any: ...
 
-    def go_on(self, approval: Approval) -> str: ...
+    def go_on(self, approval: Approval, site: Site | None = None) -> str: ...
+
+    def report(self, client: Client, approval: Approval) -> None: ...

@@ -12,9 +12,10 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import StateSnapshot
 
-from orchestrator.bridges.langgraph_interrupts import question, resume
-from orchestrator.client import Approval
-from tests.support.agents import REVIEWERS, TWO, Calls, Shop
+from orchestrator.bridges import reports
+from orchestrator.bridges.langgraph_interrupts import outcomes, question, resume
+from orchestrator.client import Approval, Client
+from tests.support.agents import REVIEWERS, TWO, Calls, Shop, Site
 
 
 class Scripted(GenericFakeChatModel):
@@ -67,9 +68,13 @@ class Payer:
             schemas[tool.name] = convert_to_openai_tool(tool)["function"]["parameters"]
         return question(self.snapshot(), reviewers=REVIEWERS, schemas=schemas)
 
-    def go_on(self, approval: Approval) -> str:
+    def go_on(self, approval: Approval, _: Site | None = None) -> str:
         command = resume(self.snapshot(), approval)
         return str(self.graph().invoke(command, self.config)["messages"][-1].content)
+
+    def report(self, client: Client, approval: Approval) -> None:
+        history = self.graph().get_state_history(self.config)
+        reports.report(client, approval, outcomes(history, approval))
 
     def snapshot(self) -> StateSnapshot:
         return self.graph().get_state(self.config)

@@ -7,9 +7,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send, StateSnapshot, interrupt
 
+from orchestrator.bridges import reports
 from orchestrator.bridges.langgraph_interrupts import SignedAnswer, question, resume
-from orchestrator.client import Approval
-from tests.support.agents import REVIEWERS, TWO, Calls, Shop
+from orchestrator.client import Approval, Client
+from tests.support.agents import REVIEWERS, TWO, Calls, Shop, Site
 
 
 class State(TypedDict, total=False):
@@ -40,9 +41,13 @@ class Payer:
         schema = {"type": "object", "properties": {"amount": {"type": "integer"}}}
         return question(self.snapshot(), reviewers=REVIEWERS, schemas={"pay": schema})
 
-    def go_on(self, approval: Approval) -> str:
+    def go_on(self, approval: Approval, _: Site | None = None) -> str:
         command = resume(self.snapshot(), approval)
         return "; ".join(self.graph().invoke(command, self.config)["results"])
+
+    def report(self, client: Client, approval: Approval) -> None:
+        ended = {item.id: reports.DONE for item in approval.approved_items}
+        reports.report(client, approval, ended)
 
     def snapshot(self) -> StateSnapshot:
         return self.graph().get_state(self.config)

@@ -21,8 +21,8 @@ from openai.types.responses import (
 )
 
 from orchestrator.bridges.openai_agents import decide, question, signed_tool
-from orchestrator.client import Approval
-from tests.support.agents import REVIEWERS, TWO, Calls, Shop
+from orchestrator.client import Approval, AsyncClient, Client
+from tests.support.agents import REVIEWERS, TWO, Calls, Shop, Site
 
 QUIET = RunConfig(tracing_disabled=True)
 
@@ -97,13 +97,23 @@ class Payer:
         state = asyncio.run(self.state())
         return question(state, run=self.run, reviewers=REVIEWERS)
 
-    def go_on(self, approval: Approval) -> str:
-        async def go_on() -> str:
+    def go_on(self, approval: Approval, site: Site | None = None) -> str:
+        async def go_on(client: AsyncClient | None) -> str:
             state = await self.state()
-            decide(state, approval, run=self.run)
+            decide(state, approval, run=self.run, client=client)
             return await self.end(state)
 
-        return asyncio.run(go_on())
+        async def report_and_go_on() -> str:
+            if site is None:
+                return await go_on(None)
+            url, token = site
+            async with AsyncClient(url, token=token) as client:
+                return await go_on(client)
+
+        return asyncio.run(report_and_go_on())
+
+    def report(self, client: Client, approval: Approval) -> None:
+        """Do nothing: each tool reports how it ended."""
 
     async def state(self) -> RunState[Any]:
         return await RunState.from_json(self.agent, json.loads(self.left))

@@ -14,9 +14,15 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from orchestrator.bridges.pydantic_ai import question, results, schemas_of
-from orchestrator.client import Approval
-from tests.support.agents import REVIEWERS, TWO, Calls, Shop
+from orchestrator.bridges import reports
+from orchestrator.bridges.pydantic_ai import (
+    outcomes,
+    question,
+    results,
+    schemas_of,
+)
+from orchestrator.client import Approval, Client
+from tests.support.agents import REVIEWERS, TWO, Calls, Shop, Site
 
 REQUESTS = TypeAdapter(DeferredToolRequests)
 
@@ -53,7 +59,7 @@ class Payer:
             *self.waiting(), run=self.run, reviewers=REVIEWERS, schemas=schemas
         )
 
-    def go_on(self, approval: Approval) -> str:
+    def go_on(self, approval: Approval, _: Site | None = None) -> str:
         messages, requests = self.waiting()
         deferred = results(messages, requests, approval, run=self.run)
         result = self.agent.run_sync(
@@ -61,6 +67,9 @@ class Payer:
         )
         self.messages = result.all_messages()
         return str(result.output)
+
+    def report(self, client: Client, approval: Approval) -> None:
+        reports.report(client, approval, outcomes(self.messages, approval))
 
     def waiting(self) -> tuple[list[ModelMessage], DeferredToolRequests]:
         messages, requests = self.left

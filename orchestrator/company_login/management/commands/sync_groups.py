@@ -50,7 +50,7 @@ class Command(command_line.DatabaseCommand):
             "--group-id",
             choices=("displayName", "id", "externalId"),
             default="displayName",
-            help="the attribute of a group that COUNTERSIGN_OIDC_GROUPS names",
+            help="the attribute of a group that COUNTERSIGN_COMPANY_GROUPS names",
         )
         parser.add_argument(
             "--apply",
@@ -65,8 +65,11 @@ class Command(command_line.DatabaseCommand):
         by = command_line.person(options["by"])
         if by is not None and not by.has_perm("auth.change_user"):
             raise CommandError(f"{options['by']} may not change accounts")
-        if not conf().oidc_issuer:
-            raise CommandError("no provider is configured (COUNTERSIGN_OIDC_ISSUER)")
+        if not conf().company_issuer:
+            raise CommandError(
+                "no provider is configured (COUNTERSIGN_OIDC_ISSUER, or "
+                "COUNTERSIGN_SAML_ISSUER)"
+            )
 
         changes = _planned(options)
         for change in changes:
@@ -88,7 +91,7 @@ def _planned(options: dict[str, Any]) -> list[DirectoryChange]:
     """Return what the lists change. Raises `CommandError`."""
     attributes = scim.Attributes(user=options["user_id"], group=options["group_id"])
     try:
-        users = scim.users_in(_resources(options), attributes, conf().oidc_groups)
+        users = scim.users_in(_resources(options), attributes, conf().company_groups)
         return directory.planned_changes(users)
     except scim.UnreadableDirectory as error:
         raise CommandError(

@@ -6,9 +6,10 @@ import { MockLanguageModelV3 } from "ai/test"
 import { z } from "zod"
 import { Countersign } from "./countersign-ai-sdk.js"
 
-const [site, token, file, forged, losses] = process.argv.slice(2) as [string, string, string, string, string]
+const [site, token, file, forged, losses, gone] = process.argv.slice(2) as [string, string, string, string, string, string]
 let lost = Number(losses)
 const fetcher: typeof fetch = async (...request) => {
+  if (gone && (request[0] as Request).url.includes(gone)) throw new TypeError("nobody is there")
   const answer = await fetch(...request)
   if (lost-- > 0) throw new TypeError("the connection was cut")
   return answer
@@ -24,6 +25,7 @@ const tools = people.tools({
   pay: tool({
     inputSchema: z.object({ to: z.string(), amount: z.string() }),
     execute: async (payment) => {
+      if (payment.to === "nobody") throw new Error("no such account")
       paid.push(payment)
       return `paid ${payment.amount}`
     },
