@@ -283,7 +283,9 @@ class SecretForm(forms.Form):
 
 @admin.register(Door)
 class DoorAdmin(ReadOnlyRows):
-    """Doors. Who manages them makes them, gives them other secrets and switches them."""
+    """Doors. Whoever manages them makes them, gives them other secrets and switches
+    them.
+    """
 
     list_display = ("slug", "graph", "node", "account", "enabled", "until", as_sealed)
     list_select_related = ("account",)
@@ -291,9 +293,7 @@ class DoorAdmin(ReadOnlyRows):
     actions = ("switch_on", "switch_off", "rotate")
 
     def get_queryset(self, request: HttpRequest) -> "QuerySet[Any]":
-        """With what their seals cover, for the list says whether each is as it was
-        sealed.
-        """
+        """With what their seals cover, for the list says whether each matches its seal."""
         return admin.ModelAdmin.get_queryset(self, request)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
