@@ -122,7 +122,7 @@ class ApprovalRequestAdmin(ReadOnlyRows):
 
     @admin.display(description="asked of")
     def asked_of(self, row: ApprovalRequest) -> str:
-        """Return who may decide it, and how many must."""
+        """Return who may decide the request, and how many must."""
         names = ", ".join(map(str, row.reviewers_now))
         return f"{names}; {row.quorum:,} needed" if names else f"{row.quorum:,} needed"
 
@@ -282,7 +282,9 @@ class SecretForm(forms.Form):
 
 @admin.register(Door)
 class DoorAdmin(ReadOnlyRows):
-    """Doors. Who manages them makes them, gives them other secrets and switches them."""
+    """Doors. Whoever manages them makes them, gives them other secrets and switches
+    them.
+    """
 
     list_display = ("slug", "graph", "node", "account", "enabled", "until", as_sealed)
     list_select_related = ("account",)
@@ -290,9 +292,7 @@ class DoorAdmin(ReadOnlyRows):
     actions = ("switch_on", "switch_off", "rotate")
 
     def get_queryset(self, request: HttpRequest) -> "QuerySet[Any]":
-        """With what their seals cover, for the list says whether each is as it was
-        sealed.
-        """
+        """With what their seals cover, for the list says whether each matches its seal."""
         return admin.ModelAdmin.get_queryset(self, request)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:

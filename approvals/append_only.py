@@ -103,7 +103,7 @@ def _install_sqlite() -> list[str]:
     forbidden = _forbidden("IS NOT", _SQLITE_BYTES.format(ENCRYPTED.hex()))
     not_erased = _not_erased("IS NOT", _SQLITE_KEY)
     return [
-        # Made anew each time, because its text names the columns, which a migration may
+        # Rebuilt each time, because its text names the columns, which a migration may
         # change; that of the other trigger never differs.
         "DROP TRIGGER IF EXISTS decision_no_update",
         f"CREATE TRIGGER decision_no_update BEFORE UPDATE ON {_table()} "
@@ -137,7 +137,7 @@ def _install_postgresql() -> list[str]:
 
 
 def install_triggers(**_: Any) -> None:
-    """Install the triggers, also over existing ones. Connected to post_migrate."""
+    """Install the triggers, even over existing ones. Connected to post_migrate."""
     # The signal comes after other plans too, such as one that removes these tables.
     if Decision._meta.db_table not in connection.introspection.table_names():
         return
@@ -176,7 +176,7 @@ def remove_triggers() -> None:
 @contextmanager
 def triggers_lifted() -> Iterator[None]:
     """Drop the triggers while the block runs: for emptying a test database, and for
-    sealing decisions of an older release anew, in a transaction that brings them back
+    sealing decisions of an older release again, in a transaction that brings them back
     if it fails.
     """
     remove_triggers()

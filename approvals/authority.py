@@ -1,8 +1,8 @@
-"""The authority on which a node acts: whether the decisions that let it still count in
-the moment in which it would begin.
+"""The authority on which a node acts: whether the decisions that permit it still count
+at the moment when it would begin.
 
-The journal calls this in the transaction of an intent, under the run's lock. Nothing
-that is looked at here can change before that transaction ends.
+The journal calls this in the transaction of an intent, under the run's lock. What is
+read here cannot change before that transaction ends.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -54,9 +54,8 @@ class ActingRun(Protocol):
 
 @frozen
 class Loss:
-    """Why nothing may be done on the authority of a gate, and what it had let through;
-    nothing if there was no approval at all. `reads` are the channels that its recheck
-    read.
+    """Why a gate's authority was lost, and what the gate had let through; empty if
+    there was no approval at all. `reads` are the channels that its recheck read.
     """
 
     gate: str
@@ -66,7 +65,7 @@ class Loss:
 
 
 class NotAuthorised(Exception):
-    """Some tasks must not begin: `losses` says why, by task."""
+    """Raised when tasks must not begin: `losses` says why, by task."""
 
     def __init__(self, losses: Mapping[Task, Loss]) -> None:
         super().__init__(", ".join(map(str, losses)))
@@ -92,18 +91,18 @@ class Judge:
         waived: Mapping[Task, WriteValue],
     ) -> None:
         """Raise `NotAuthorised` if one of these tasks must not begin. `waived` are the
-        calls among them for which their own gate has just needed nobody.
+        calls whose own gate has just waived approval.
 
         In the caller's transaction, which holds the run's row; some queries for each
-        gate and for each person who signed there, whatever the number of tasks and
-        writes. Nothing is read if none of them acts on the authority of a gate.
+        gate and for each person who signed there, however many tasks and writes there
+        are. Nothing is read if none of them acts on the authority of a gate.
 
         Raises `TamperedRow`, `WrongKey`.
         """
         places = self._places(tasks)
         if not places:
             return
-        # Each row that is left verifies, so only the count shows that one was deleted.
+        # The remaining rows all verify, so only the count shows that one was deleted.
         require_all_decisions(acting.id, acting.decisions)
         through = _let_through(acting, dict.fromkeys(chain(*places.values())), waived)
         renewed = renewals(acting.id, acting.line, tasks)
@@ -123,8 +122,8 @@ class Judge:
             raise NotAuthorised(losses)
 
     def _places(self, tasks: Sequence[Task]) -> dict[Task, list[ActedGate]]:
-        """Return what each of these tasks acts on, without those that act on no gate: of
-        its own gate what that decided about itself.
+        """Return what each of these tasks acts on, for those that act on a gate. Of its
+        own gate that is the decision about the task itself.
         """
         for task in tasks:
             visit = self.first_visits.get(task.node, task.visit)
@@ -145,8 +144,8 @@ class Judge:
         renewal: RequestState | None,
         rights: "_Rights",
     ) -> Loss | None:
-        """Return why a task must not act on what passed a gate; None if it may. Where
-        people were asked again, their answer counts instead.
+        """Return why a task must not act on what a gate let through; None if it may.
+        Where people were asked again, their answer counts instead.
         """
         gate = recheck.gate
         if not passed:
@@ -156,7 +155,7 @@ class Judge:
         if renewal is not None:
             requests = [renewal]
         else:
-            # Who was asked again has seen who changed what, and signed instead of a
+            # Whoever was asked again has seen who changed what, and signed instead of a
             # policy.
             reasons += [*recheck.of_policy, *filter(None, [recheck.unsigned])]
         for request in requests:
@@ -175,7 +174,7 @@ class Judge:
             reads.update(answer.reads)
             if answer.why is not None:
                 reasons.append(f"recheck of {gate}: {answer.why}")
-            # What a policy signed counts only as long as it would sign it.
+            # A policy's signature counts only as long as it would sign again.
             for name in _policies_that_signed(through.request):
                 policy = self._ask(auto_of, through, gate, name)
                 reads.update(policy.reads)
@@ -196,7 +195,7 @@ class Judge:
         *which: str,
     ) -> Recheck | AutoAnswer:
         try:
-            # Should it query and fail, the transaction of the intent goes on.
+            # If it queries and fails, the transaction of the intent must go on.
             with transaction.atomic():
                 return ask(self.compiled, *which, self.state, through.writes)
         except DatabaseError as error:
@@ -228,7 +227,7 @@ def _policies_that_signed(state: RequestState | None) -> list[str]:
     name_by_write: dict[UUID, str] = {}
     for decision in sorted(state.decisions, key=attrgetter("event_seq")):
         by = state.standings[decision.write].by
-        # A standing policy is no function, and judged as the right of a person.
+        # A standing policy is not a function; it is judged as the right of its maker.
         if decision.standing:
             continue
         if decision.by_policy and decision.verdict == "approve" and AUTOMATIC in by:
@@ -251,7 +250,7 @@ def _let_through(
         if task is None:
             through[place] = let_through(acting.id, acting.line, place)
         elif task in waived:
-            # The decision that nobody was needed is written with the superstep.
+            # The decision that no approval was needed is written with the superstep.
             through[place] = [LetThrough(task, (waived[task],))]
         else:
             own_calls[task] = place
@@ -288,8 +287,8 @@ class _Rights:
 
 
 def _rights_kept(requests: Sequence[RequestState]) -> _Rights:
-    """Return what the people whose approvals count in these requests hold. None of it
-    can be taken away before the transaction that is open ends.
+    """Return what the people whose approvals count in these requests hold. None of
+    these rights can be revoked before the open transaction ends.
     """
     people: set[int] = set()
     delegations: set[UUID] = set()
@@ -307,15 +306,15 @@ def _rights_kept(requests: Sequence[RequestState]) -> _Rights:
 
 
 def _people_of(decision: Decision) -> list[int]:
-    """Return the ids of who made a decision, and of whom it was made for."""
+    """Return the ids of the person who decided and of the person they decided for."""
     ids = (decision.by_id, decision.delegator_id)
     return [person for person in ids if person is not None]
 
 
 def _approvals(state: RequestState | None) -> list[Decision]:
     """Return the decisions of people and of standing policies that count for what was
-    approved. What a gate needed nobody for, or a deadline approved, has none: the system
-    does not lose its rights. Nor has what was signed in another installation.
+    approved. What a gate waived, or a deadline approved, has none: the system does not
+    lose its rights. Neither has what was signed in another installation.
     """
     if state is None:
         return []
@@ -343,7 +342,7 @@ def _counting_decisions(
 
 
 def lost_signatures(state: RequestState | None, rights: _Rights) -> list[str]:
-    """Return a sentence for each approval that does not count any more."""
+    """Return a sentence for each approval that no longer counts."""
     if state is None:
         return []
     lost: list[str] = []
@@ -361,9 +360,9 @@ def lost_signatures(state: RequestState | None, rights: _Rights) -> list[str]:
 
 
 def _why_lost(decision: Decision, state: RequestState, rights: _Rights) -> str:
-    """Return why an approval does not count any more; empty if it does."""
-    # Where a deadline kept the verdict, whom its tiers had asked too was a reviewer of
-    # the request that it closed.
+    """Return why an approval no longer counts; empty if it does."""
+    # Where a deadline kept the verdict, the people to whom its tiers had escalated were
+    # reviewers of the request that it closed.
     request = state.request_of(decision)
     if decision.standing:
         return _why_not_standing(decision, request, rights)
@@ -387,8 +386,8 @@ def _why_no_reviewer(
 def _why_not_standing(
     decision: Decision, request: ApprovalRequest, rights: _Rights
 ) -> str:
-    """Return why what a standing policy signed does not count any more. Its uses do not
-    matter: what it signed is one of them.
+    """Return why what a standing policy signed no longer counts. Its remaining uses do
+    not matter: what it signed is one of those already counted.
     """
     policy = rights.policies.get(UUID(decision.standing["id"]))
     if policy is None or policy.by_id != decision.delegator_id:
@@ -403,9 +402,8 @@ def _why_not_standing(
 def _why_not_for_another(
     decision: Decision, request: ApprovalRequest, rights: _Rights
 ) -> str:
-    """Return why an approval that was made for another person does not count any more.
-    That the delegation is over by now, or that its delegate has ended it, takes nothing
-    from it.
+    """Return why an approval that was made for another person no longer counts. The
+    approval stays valid when the delegation has run out, or its delegate has ended it.
     """
     name = decision.delegator_name
     delegation = rights.delegations.get(decision.delegation or UUID(int=0))

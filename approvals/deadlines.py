@@ -201,8 +201,8 @@ def _expire(passing: Passing) -> None:
 
 
 def _without_edits(passing: Passing) -> list[PendingWrite]:
-    """Return the open writes as their nodes proposed them: a write that a person has
-    edited, and too few have signed since, gets a next revision with the proposal.
+    """Return the open writes as their nodes proposed them: a write that was edited, and
+    then signed by too few people, gets another revision with the proposal.
     """
     edited = [row.write for row in passing.undecided if row.author_id is not None]
     if not edited:

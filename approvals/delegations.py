@@ -76,7 +76,7 @@ def _is_as_made(delegation: Delegation) -> bool:
 
 def kept_delegations(ids: Collection[UUID]) -> dict[UUID, Delegation]:
     """Return these delegations by their ids, whether or not they last. None of them can
-    be revoked before the transaction that is open ends. No query for none. Raises
+    be revoked before the transaction that is open ends. No query without any. Raises
     `TamperedRow`.
     """
     if not ids:
@@ -92,9 +92,9 @@ def kept_delegations(ids: Collection[UUID]) -> dict[UUID, Delegation]:
 
 
 def is_taken_back(delegation: Delegation) -> bool:
-    """Return whether what was signed by a delegation lets nothing begin any more: who
-    passed the right on has revoked it, or a steward has. That its delegate has ended it
-    stops only what they would sign later.
+    """Return whether what was signed by a delegation no longer lets anything begin: its
+    delegator has revoked it, or a steward has. That its delegate has ended it stops
+    only what they would sign later.
     """
     if delegation.revoked_at is None:
         return False
@@ -102,14 +102,14 @@ def is_taken_back(delegation: Delegation) -> bool:
 
 
 def those_brought_back(rows: Sequence[Delegation]) -> list[Delegation]:
-    """Return those of these delegations that the audit log records as revoked otherwise
-    than their rows say. One query, one more where it does; none without rows.
+    """Return the delegations among these that the audit log records as revoked
+    otherwise than their rows say. One query, one more where it does; none without rows.
     """
     return _still_without_it(_recorded_as_revoked(rows))
 
 
 def _recorded_as_revoked(rows: Sequence[Delegation]) -> dict[Delegation, set[Any]]:
-    """Return those of these delegations of which the audit log records more than these
+    """Return the delegations among these of which the audit log records more than these
     rows say, each with the ids of the people who revoked it. One query; none without
     rows.
     """
@@ -129,7 +129,7 @@ def _recorded_as_revoked(rows: Sequence[Delegation]) -> dict[Delegation, set[Any
 
 
 def _still_without_it(revoked: Mapping[Delegation, set[Any]]) -> list[Delegation]:
-    """Return those of these delegations whose rows do not say now, either, that these
+    """Return the delegations among these whose rows do not say now, either, that these
     people have revoked them. One query; none without rows.
     """
     if not revoked:

@@ -74,7 +74,7 @@ def save_drafts(
 ) -> bool:
     """Replace earlier choices by these; an empty one only removes. Returns False, with
     nothing changed, where a newer page has saved a choice for one of the writes. Two
-    statements and the locks, whatever their number.
+    statements and the locks, however many there are.
     """
     writes = [UUID(choice.write) for choice in choices]
     earlier = Draft.objects.filter(run=run, by=user.pk, write__in=writes)
@@ -95,7 +95,7 @@ def save_drafts(
                 sealed_rows.seal_and_encrypt(rows, protection_of(run))
             )
     except IntegrityError:
-        # Another page has saved its first choice for one of the writes meanwhile.
+        # Another page has saved its first choice for one of the writes in the meantime.
         return False
     return True
 

@@ -69,7 +69,7 @@ def _count_drafts(run: Run) -> int:
 
 
 def _erase_drafts(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
-    """Delete the drafts of a run: it has ended, so nobody signs in it any more."""
+    """Delete the drafts of a run: it has ended, so nobody can sign in it."""
     _drafts(run).delete()
 
 

@@ -30,7 +30,7 @@ def export_receipt(decision_id: UUID | str, *, by: Any = None) -> bytes:
     """Return the signed file of a decision, for its signer and for those who may read
     the audit log and see the run; `by` None means the system. Leaves an audit line.
 
-    Raises `UnknownThing`, also for users who may not have it, `TamperedRow` and
+    Raises `UnknownThing`, including for users who may not have it, `TamperedRow` and
     `WrongKey` if a row of it does not verify, `TamperedRow` also where one is gone that
     was not removed on purpose.
     """
@@ -48,7 +48,7 @@ def find_exportable(decision_id: UUID | str, *, by: Any) -> tuple[Decision, Run,
     """Return a decision whose file this user may have, its run, and whether the user
     sees that; nothing is exported.
 
-    Raises `UnknownThing`, also for users who may not have it.
+    Raises `UnknownThing`, including for users who may not have it.
     """
     checked_actor(by, "by")
     decisions = Decision.objects.select_related("request")
@@ -217,8 +217,8 @@ def _text(
 
 
 def _verdict_on_write(decision: Decision, run: Run) -> dict[str, Any] | None:
-    """Return where the write stands now: approved, rejected or empty, and the write with
-    which it was rejected. Who approved it may have been outvoted.
+    """Return where the write stands now: approved, rejected or empty, and the write
+    with which it was rejected. Whoever approved it may have been outvoted.
     """
     if decision.request is None:
         return None

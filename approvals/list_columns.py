@@ -12,7 +12,7 @@ own again.
 
 They are installed after every migrate in which they are missing, because SQLite drops
 them when it rebuilds a table, or in which PostgreSQL has other texts; the copies are
-then made anew where they differ. A system check watches them.
+then rebuilt where they differ. A system check watches them.
 """
 
 import time
@@ -83,8 +83,8 @@ NOW = {
     "postgresql": "clock_timestamp()",
 }
 TOGETHER_SECONDS = 0.5
-"""How long a notice waits for others, so that one turn of the job passes on what a busy
-moment brought.
+"""How long a notice waits for others, so that one turn of the job passes on a whole
+burst.
 """
 SOON = {
     "sqlite": f"strftime('%Y-%m-%d %H:%M:%f', 'now', '+{TOGETHER_SECONDS} seconds')",
@@ -295,7 +295,7 @@ UNEXPECTED_VIEWER = """
             AND named.run_status IS NOT NULL AND named.by_run = TRUE
     )
 """
-"""Whether a row of viewers should not be there."""
+"""The condition of viewer rows that should not exist."""
 
 
 def _is_wanted(event: str) -> str:
@@ -896,7 +896,7 @@ POSTGRESQL = (
 )
 
 COPIES = (
-    # Only rows that differ: the others need not be written anew. A row that was copied
+    # Only rows that differ: the others need not be rewritten. A row that was copied
     # before keeps its number of changes.
     """
     UPDATE {reviewers}
@@ -1010,7 +1010,7 @@ COPIES = (
     ON CONFLICT DO NOTHING
     """,
 )
-"""What makes the copies of all rows, also of those that were written while a trigger
+"""What makes the copies of all rows, even of those that were written while a trigger
 was missing.
 """
 ANY_VIEWER_DIFFERS = """
@@ -1137,7 +1137,7 @@ def with_copied(
         deadline__isnull=True, request__deadline__isnull=True
     )
     waits = Q(can_be_decided, waits=True) | Q(~can_be_decided, waits=False)
-    # Each run stands once with each principal.
+    # Each run is listed once per principal.
     listed = RequestReviewer.objects.filter(
         run=OuterRef("run"), principal=OuterRef("principal"), run_status__isnull=False
     )

@@ -178,7 +178,7 @@ BY_STANDING = "policy"
 maker stands beside it, as the person whose right it uses.
 """
 NO_STANDING = "standing policies"
-"""The name under which it stands that no standing policy signs."""
+"""The name of an answer that no standing policy signs."""
 NO_AUTO = "no_auto"
 """The answer of an automatic policy that does not sign, and that no standing policy does."""
 ANSWERS = (*VETO_ANSWERS, NO_AUTO)
@@ -309,8 +309,8 @@ class ApprovalRequest(OfTask, Sealed):
         indexes = [
             models.Index(fields=["run", "status"], name="request_by_run"),
             models.Index(
-                # Open requests only, in the order of an inbox: settled ones stay for
-                # ever, and an index of all would only grow.
+                # Open requests only, in the order of an inbox: settled ones stay
+                # forever, and an index of all would only grow.
                 fields=["deadline", "opened_at"],
                 name="request_open",
                 condition=models.Q(status="open"),
@@ -902,8 +902,8 @@ class Decision(AppendOnlyRow):
 
 
 class Delegation(Sealed):
-    """A person passes on their right to review for a time: the right alone, to one
-    person, who does not pass it on. Sealed, so that nobody gains a right by a row put
+    """A person passes on their right to review for a time: only the right, and to one
+    person, who cannot pass it on. Sealed, so that nobody gains a right by a row put
     into the database.
     """
 
@@ -1107,7 +1107,7 @@ class Sighting(models.Model):
     """
 
     id = models.BigAutoField(primary_key=True)
-    # No key of the run's row, so that nobody waits here for who has locked it.
+    # No key of the run's row, so that nobody waits here for whoever has locked it.
     run = models.UUIDField(db_index=True)
     request = models.UUIDField()
     write = models.UUIDField()
@@ -1177,8 +1177,8 @@ class Passkey(Sealed):
 
 
 class PasskeyChallenge(models.Model):
-    """What a person is about to sign with a passkey: used once, by them, in the session
-    that asked, within minutes.
+    """A document that a person is about to sign with a passkey: used once, by them, in
+    the same session, within minutes.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -1257,7 +1257,7 @@ class Notice(models.Model):
                 name="notice_waiting",
                 condition=models.Q(passed_on_at__isnull=True),
             ),
-            # Whether a request that came back waits already: a trigger looks.
+            # Set by a trigger if a request that came back is waiting already.
             models.Index(
                 fields=["request", "event"],
                 name="notice_waiting_of_request",
@@ -1593,8 +1593,8 @@ class PersonNotice(models.Model):
 
 
 class SavedFilter(models.Model):
-    """A filter of the inbox that a person has kept under a name. It gives no right: what
-    it leads to is judged when it is opened.
+    """A filter of the inbox that a person has saved under a name. It grants no right:
+    what it leads to is judged when it is opened.
     """
 
     id = models.BigAutoField(primary_key=True)

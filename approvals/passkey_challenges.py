@@ -2,7 +2,7 @@
 its hash, and the assertion of an authenticator over it.
 
 A challenge is issued to one person in one session, for minutes, and is used up in the
-transaction in which it signs. The document is made anew there, from the rows under the
+transaction in which it signs. The document is rebuilt there, from the rows under the
 run's lock, so an assertion over anything else fits nothing.
 """
 

@@ -272,7 +272,7 @@ def verified_sign_count(
 ) -> int:
     """Return the counter of an authenticator that signed this challenge on this site
     with this key, its person verified. Raises `InvalidValue` (with `reason`) otherwise,
-    also where its counter is not above the last one.
+    including where its counter is not above the last one.
     """
     require_available()
     import webauthn

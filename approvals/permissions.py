@@ -74,7 +74,7 @@ class HeldPrincipals:
 
     @property
     def principals(self) -> list[str]:
-        """Return all of them, each once."""
+        """Return all principals, each once."""
         principals = list(self.own)
         for _, others in self.passed_on:
             principals += others
@@ -116,9 +116,9 @@ def principals_of(user: Any) -> list[str]:
     the user sees: who signs is judged by `rights_to_decide`.
 
     Superusers hold every permission, yet are reviewers only where named: for them only
-    permissions that were granted explicitly count. Read anew at each call: groups and
-    permissions are one query; who decides for others costs one more, and one for each of
-    them.
+    permissions that were granted explicitly count. Read again at each call: groups and
+    permissions are one query; who decides for others costs one more, and one for each
+    of them.
     """
     return _read_held(user).principals
 
@@ -146,7 +146,7 @@ def remembering_principals() -> Iterator[None]:
 
 
 def principals_shown(user: Any) -> list[str]:
-    """Return `principals_of` as this page has read them already; read anew outside of
+    """Return `principals_of` as this page has read them already; read again outside of
     `remembering_principals`. They decide what is shown beside a run, as its relatives;
     never who may open a run, or sign.
     """
@@ -197,7 +197,7 @@ class _RightsRead:
 
 
 def _read_rights(user: Any) -> _RightsRead:
-    """Read the rights of a user. One query, because every page needs all of them."""
+    """Read all rights of a user in one query, because every page needs them."""
     by_kind: dict[str, list[str]] = {}
     for kind, text in query_cache.select_values(_query_of_rights, user.pk):
         by_kind.setdefault(kind, []).append(text)
@@ -265,8 +265,8 @@ def _are_read_as_django_reads_them() -> bool:
 
 
 def own_principals(user: Any) -> list[str]:
-    """Return the principals of a user by their own right. One query; none for who is not
-    active.
+    """Return the principals of a user by their own right. One query; none for whoever
+    is not active.
     """
     if not user.is_active or not user.is_authenticated:
         return []
@@ -386,7 +386,7 @@ def visible_runs(user: Any) -> "QuerySet[Run]":
 
 def principals_unless_all(user: Any) -> list[str] | None:
     """Return the `principals_of` a user, by which the runs are found that he may see;
-    None where he may see all. One query, and none for who may see all, once his
+    None where he may see all. One query, and none for whoever may see all, once his
     permissions were read.
     """
     if not user.is_active or not user.is_authenticated:
@@ -454,8 +454,8 @@ def may_see_run(user: Any, run: Run) -> bool:
 
 
 def visible_run(user: Any, id_or_key: str | UUID, *, with_input: bool = False) -> Run:
-    """Return the run of that id or key, which reads its input later unless `with_input`.
-    Raises `UnknownThing`, also where the user may not see the run.
+    """Return the run of that id or key, which reads its input later unless
+    `with_input`. Raises `UnknownThing`, including where the user may not see the run.
     """
     text = str(id_or_key)
     run_id = _uuid_in(text)
@@ -479,8 +479,8 @@ def visible_run(user: Any, id_or_key: str | UUID, *, with_input: bool = False) -
 
 
 def visible_checkpoint(user: Any, id_or_alias: str) -> Checkpoint:
-    """Return the checkpoint with its run. Raises `UnknownThing`, also where the user
-    may not see the run.
+    """Return the checkpoint with its run. Raises `UnknownThing`, including where the
+    user may not see the run.
     """
     checkpoint = timeline.get_checkpoint(id_or_alias)
     if not may_see_run(user, checkpoint.run):
@@ -618,7 +618,7 @@ def excluded_delegators(people: Sequence[Any]) -> str:
 
 def may_decide(user: Any, request: ApprovalRequest) -> Allowed:
     """Return whether this user is a person who may sign this request, by their own
-    right or for another, judged anew at each call. Reads `request.run`.
+    right or for another, judged again at each call. Reads `request.run`.
 
     The answer is about the person alone; `closed` tells whether anything is left to
     sign. Under four eyes the author of a revision decides the other writes of the
@@ -676,8 +676,8 @@ def excluded(user: Any, request: ApprovalRequest) -> str:
 
 
 def _excluded_for_shaping(user: Any, way: Sequence[Stretch]) -> str:
-    """Return the sentence that says why four eyes exclude this user for what he did on
-    these stretches; empty if they do not.
+    """Return the sentence that says why four eyes exclude this user for what they did
+    on these stretches; empty if they do not.
     """
     on_lines = Q(pk__in=[])
     departures = Q(pk__in=[])

@@ -104,8 +104,8 @@ def take_uses(counts: Mapping[UUID, int], *, run: UUID) -> None:
     """Count so many further uses of each of these policies, in the caller's transaction,
     which signs by them in `run`. Two transactions that use one wait for each other.
 
-    Raises `ConcurrentUpdate` if one is not in force any more or has too few uses left:
-    then nothing is signed, and the policies are to be looked at anew. Raises
+    Raises `ConcurrentUpdate` if one is no longer in force or has too few uses left:
+    then nothing is signed, and the policies are to be looked at again. Raises
     `TamperedRow`.
     """
     ids = query_cache.padded([*counts])
@@ -152,8 +152,8 @@ def _query_of(*ids: UUID) -> "QuerySet[StandingPolicy]":
 
 
 def kept_policies(ids: Collection[UUID]) -> dict[UUID, StandingPolicy]:
-    """Return those of these policies that are in force, by their ids. None of them can
-    be revoked before the transaction that is open ends. No query for none. Raises
+    """Return the policies among these that are in force, by their ids. None of them can
+    be revoked before the transaction that is open ends. No query without any. Raises
     `TamperedRow`.
     """
     if not ids:
@@ -174,7 +174,7 @@ def _require_not_brought_back(rows: Sequence[StandingPolicy]) -> None:
 
 
 def those_brought_back(rows: Sequence[StandingPolicy]) -> list[StandingPolicy]:
-    """Return those of these policies that the audit log records as revoked, or as used
+    """Return the policies among these that the audit log records as revoked, or as used
     more often, though their rows do not say so. One query, one more where it does; none
     without rows.
     """

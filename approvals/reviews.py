@@ -98,8 +98,8 @@ __all__ = [
 
 @frozen
 class _Beside:
-    """Drafts of decisions, and claims on requests: whether a run has any; and the moment
-    at which they were read, by the database's clock.
+    """Drafts of decisions, and claims on requests: whether a run has any, and when they
+    were read by the database's clock.
     """
 
     at: datetime
@@ -269,7 +269,7 @@ def passkey_challenge(
 
 
 def _record_unconfirmed(run_id: UUID, by: Any, refusal: ConfirmationRequired) -> None:
-    # Who merely was not asked yet has tried nothing.
+    # A person who was not asked to confirm yet has not failed to.
     if "reason" in refusal.facts:
         audit_log.record(
             "refused_confirmation",
@@ -354,8 +354,8 @@ def _require_open_to_decisions(run: Run) -> None:
 def _lock_requests(
     run: Run, items: Sequence[Item]
 ) -> tuple[dict[UUID, RequestState], _Beside]:
-    """Lock the requests of these writes in order of id. Return them by write, and what
-    there is beside them. Raises `TamperedRow` where the run has another number of
+    """Lock the requests of these writes in order of id. Return them by write, with the
+    run's drafts and claims. Raises `TamperedRow` where the run has another number of
     decisions than its row says.
     """
     writes = query_cache.padded({item.write for item in items})
@@ -373,8 +373,8 @@ def _lock_requests(
         ApprovalRequest, _query_at_nodes, run.id, *nodes
     )
     by_line: dict[int, list[ApprovalRequest]] = {}
-    # Of requests that asked about the same writes the last one counts. Their ids are of
-    # the clocks of several hosts.
+    # When several requests asked about the same writes, the last one counts. Their ids
+    # come from the clocks of several hosts.
     for request in sorted(candidates, key=attrgetter("line", "ordinal")):
         if (request.line, request.node, request.visit, request.index) in tasks:
             by_line.setdefault(request.line, []).append(request)
@@ -436,7 +436,7 @@ def _write(act: Signing, receipt: Receipt, *, has_drafts: bool) -> None:
             signed=[decision.write for decision in act.decisions],
             settled=act.settled,
         )
-    # Who has signed is not at it any more.
+    # A person who has signed is no longer working on it.
     if act.claims:
         claims.end_claims(act.claims, act.by, signed=_requests_signed(act))
     if wakes:

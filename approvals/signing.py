@@ -366,7 +366,7 @@ def _names_of_signers(state: RequestState, write: UUID) -> list[str]:
 def _why_excluded(
     act: Signing, state: RequestState, row: PendingWrite, item: Item
 ) -> str:
-    """Return why the signer may not decide a write: `four_eyes`, or `delegation` where
+    """Return why the signer may not decide a write: `four_eyes`, or `delegation` if
     they decide for nobody there; empty if they may.
     """
     # The author of a revision may well edit it again.
@@ -383,8 +383,8 @@ def _use_delegation(
 ) -> bool:
     """Note for whom the signer decides a write; return whether there is anybody left.
 
-    Nobody is decided for who has decided the write in their own name, or through
-    another person: their right would count twice.
+    The signer does not decide for people who have decided the write themselves or
+    through another person: their right would count twice.
     """
     passed_on = act.passed_on.get(state.request.id)
     if passed_on is None:
@@ -604,7 +604,7 @@ def needed_confirmations(act: Signing) -> dict[UUID, str]:
     needed: dict[UUID, str] = {}
     for item in act.counted:
         state = act.requests_by_write[item.write]
-        # Most gates ask for none, and then no write is looked at.
+        # Most gates ask for none, so no write needs to be read.
         if "confirm" in state.request.policy:
             row = next(row for row in state.writes if row.write == item.write)
             revised = act.revised.get(item.write)

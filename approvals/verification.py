@@ -64,8 +64,7 @@ _STATUSES_OF_DECISIONS = (
     RequestStatus.SETTLED,
     RequestStatus.APPLIED,
 )
-"""Statuses that follow from the decisions; the others mean that nobody decides any
-more.
+"""Statuses that follow from the decisions; the others mean that decisions are closed.
 """
 
 
@@ -135,7 +134,7 @@ def _faults_of_delegations(
     """Yield a fault for each decision made for another person who never let its person
     decide. Two queries, none if there is no such decision.
     """
-    # Those of another installation stay there.
+    # Policies of another installation stay there.
     if subject.run.imported:
         return
     ids = {row.delegation for row in decisions} - {None}
@@ -276,8 +275,8 @@ def _faults_of_requests(subject: Subject) -> Iterator[Fault]:
 def _reviewers_of(
     page: Sequence[ApprovalRequest],
 ) -> tuple[dict[UUID, list[str]], set[UUID]]:
-    """Return the reviewers of each request, and the requests that lists may show
-    otherwise than they are.
+    """Return the reviewers of each request, and the requests that lists may
+    misrepresent.
     """
     reviewers: dict[UUID, list[str]] = {}
     differing: set[UUID] = set()
@@ -329,8 +328,8 @@ def _other_reviewers(
 
 
 def _not_copied(subject: Subject, row: ApprovalRequest) -> Fault:
-    """Return the fault of a request that lists show otherwise than it is. The copies are
-    no record, and are made anew: the run is as it was written.
+    """Return the fault of a request that lists show otherwise than it is. The copies
+    are no record, and are rebuilt: the run is as it was written.
     """
     reason = (
         "stands in lists otherwise than it is, so that inboxes may lack it;"
@@ -423,7 +422,7 @@ def _contradicting_decisions(subject: Subject, row: ApprovalRequest) -> Fault | 
         if error.facts.get("row") != sealed_rows.name_of(row):
             return None
         return subject.refused(row, error)
-    # Likewise a row whose key is missing, which nobody can judge now.
+    # The same holds for a row whose key is missing: it cannot be judged now.
     except CountersignError:
         return None
     return None if state.was_closed else _fault_of_state(subject, row, state)
@@ -526,7 +525,7 @@ def _is_of_rejected_patch(row: ApprovalRequest) -> bool:
     siblings = ApprovalRequest.objects.filter(
         run=row.run_id, line=row.line, node=PATCH, visit=row.visit
     )
-    # Each of them is examined itself: its outcome has to follow from its decisions.
+    # Each is examined separately: its outcome must follow from its decisions.
     rejected = siblings.filter(status=RequestStatus.APPLIED, outcome=REJECTED)
     return rejected.exists()
 

@@ -55,8 +55,8 @@ class VisibleRuns:
 
     @classmethod
     def of(cls, user: Any, runs: "QuerySet[Run]") -> "VisibleRuns":
-        """Return those of these runs that the user may see, the newest first. Reads the
-        user's principals, unless he may see all.
+        """Return the runs among these that the user may see, the newest first. Reads
+        the user's principals, unless he may see all.
         """
         principals = principals_unless_all(user)
         return cls(user, principals or [], runs, {})
@@ -126,7 +126,7 @@ class VisibleRuns:
         return may(self.user, "view_run")
 
     def _with_bounds(self, runs: "QuerySet[Run]", *, few: bool) -> "QuerySet[Run]":
-        """Return those of these runs that are within the bounds. `few`: an index has
+        """Return the runs among these that are within the bounds. `few`: an index has
         these runs, while those of graphs and statuses have the runs of everybody.
         """
         column = Unindexed if few else F

@@ -1,7 +1,7 @@
-"""Continues the audit log after a copy of the database was restored, or after
-lines of its chain were removed: it goes on after the last line that exists, and a sealed
-line records that for ever. Nothing that is missing is repaired by that, but the line
-shows up to which head lines were lost.
+"""Continues the audit log after a copy of the database was restored, or after lines of
+its chain were removed: it goes on after the last line that exists, and a sealed line
+records that forever. Nothing that is missing is repaired by that, but the line shows up
+to which head lines were lost.
 """
 
 from typing import Any

@@ -92,7 +92,7 @@ def rotate(result: Rotated) -> Iterator[Rotated]:
     before = -1
     while result.done != before:
         before = result.done
-        # Each pass meets the rows anew that cannot be decrypted.
+        # Each pass meets the rows again that cannot be decrypted.
         result.failed = 0
         result.faults = []
         for model, names in encryptable():
@@ -157,8 +157,8 @@ def _pass(
     ]
     last: Any = None
     while True:
-        # After the last key: rows that cannot be decrypted would be found again for
-        # ever.
+        # After the last key: rows that cannot be decrypted would be found again
+        # forever.
         after = rows if last is None else rows.filter(pk__gt=last)
         keys = _within(list(after.values_list("pk", *lengths)[:BATCH_ROWS]))
         if not keys:
@@ -185,8 +185,8 @@ def _within(sized: Sequence[tuple[Any, ...]]) -> list[Any]:
 def _batch(rows: "QuerySet[Any]", names: tuple[str, ...], result: Rotated) -> None:
     needed = rows.only("pk", *names, *rows.model.IDENTITY)
     with transaction.atomic():
-        # A rotation never waits for a row while it holds others, so it cannot stand in
-        # a circle with a run's writer.
+        # A rotation never waits for a row while it holds others, so it cannot be part
+        # of a circle with a run's writer.
         for row in needed.select_for_update(skip_locked=True, no_key=True):
             _anew(row, names, result)
 
@@ -198,7 +198,7 @@ def _anew(row: Any, names: tuple[str, ...], result: Rotated) -> None:
     except CountersignError as error:
         _failed(row, error, result)
         return
-    # Only if nobody has written the row meanwhile.
+    # Only if nobody has written the row in the meantime.
     unchanged = {name: stored[name] for name in new}
     rows = type(row)._base_manager.filter(pk=row.pk, **unchanged)
     changed = rows.update(**new, **_size_values(row, stored, new))
@@ -305,7 +305,7 @@ def _put_anew(row: Checkpoint, result: Rotated) -> None:
         return
     if not new:
         return
-    # What was read must still stand there when the row is updated.
+    # The row must still hold what was read when it is updated.
     was = {column: bytes(getattr(row, column)) for column in new}
     put = partial(payloads.put_payload, row.backend)
     columns = {

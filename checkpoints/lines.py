@@ -34,7 +34,7 @@ Key = TypeVar("Key", UUID, int)
 DEPARTED = (Source.FORK, Source.REPLAY)
 """The sources of the first checkpoint of a run that came from another."""
 NOT_STARTED = "*"
-"""The stop that stands for every node: none starts until a person resumes the run."""
+"""The stop that covers every node: none starts until a person resumes the run."""
 FARTHEST = 100
 """The most origins that are followed, for forks of forks."""
 AT_ONCE = 1000
@@ -242,7 +242,7 @@ def _beginning_of(run_id: UUID) -> _Beginning:
     if not records:
         return _Beginning(None, {})
 
-    # Each record has a line of its own, and the run and its first checkpoint again.
+    # Each record has its own line, and the run and its first checkpoint again.
     of_run = len(_OF_RUN)
     of_line = of_run + len(_OF_LINE)
     run = _row_of(Run, _OF_RUN, records[0][:of_run])

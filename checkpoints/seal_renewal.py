@@ -1,4 +1,4 @@
-"""Seals the rows of an older release anew, once: each is verified by the rule of that
+"""Seals the rows of an older release again, once: each is verified by the rule of that
 release and sealed by the one of today, table by table.
 
 The command `seal_anew` uses it. There is no list of finished work: a row that has the
@@ -39,7 +39,7 @@ from checkpoints.verification.told_heads import RENEWED, told_heads
 from orchestrator.engine.errors import CountersignError, TamperedRow, WrongKey
 
 BATCH_ROWS = 200
-"""The most rows that one transaction seals anew."""
+"""The most rows that one transaction seals again."""
 
 TriggersLifted = Callable[[str], AbstractContextManager[None]]
 """For the name of a table: a block in which its rows may be updated."""
@@ -61,7 +61,7 @@ class Renewed:
 
 
 def is_due() -> bool:
-    """Return whether rows wait to be sealed anew."""
+    """Return whether rows wait to be resealed."""
     return OlderSeals.objects.exists()
 
 
@@ -72,13 +72,14 @@ def seal_anew(
     triggers_lifted: TriggersLifted,
     leaves_tampered: bool = False,
 ) -> Iterator[Renewed]:
-    """Seal every row of an older release anew, batch by batch, each in its own
+    """Reseal every row of an older release, batch by batch, each in its own
     transaction; yields `result` after each.
 
     Raises `TamperedRow` or `WrongKey`, naming the row, at the first row that neither
     the older release nor this one sealed; its batch is rolled back. If it
-    `leaves_tampered`, such a row keeps its old seal, which proves nothing any more, so
-    that its run is found to be tampered with; the audit log must be whole all the same.
+    `leaves_tampered`, such a row keeps its old seal, which no longer proves anything,
+    so that its run is found to be tampered with; the audit log must be whole all the
+    same.
     """
     _require_first_time()
     renewal = _Renewal(result, triggers_lifted, leaves_tampered=leaves_tampered)
@@ -98,7 +99,7 @@ def seal_anew(
 
 
 def _require_first_time() -> None:
-    """Raise `TamperedRow` if the audit log says that rows were sealed anew before: the
+    """Raise `TamperedRow` if the audit log says that rows were resealed before: the
     mark of an older release was put back by hand, so that older rows would count.
     """
     for line in AuditLine.objects.filter(kind=RENEWED):
@@ -185,7 +186,7 @@ class _Renewal:
             self.result.tampered.append(error.message)
 
     def renew(self, row: Any) -> bool:
-        """Seal a row anew. Returns False for one that has today's seal already. Raises
+        """Reseal a row. Returns False for one that has today's seal already. Raises
         `TamperedRow`, `WrongKey`.
         """
         protection = self._older_protection(row)
@@ -195,7 +196,7 @@ class _Renewal:
         return True
 
     def save(self, row: Any, protection: Protection, **values: Any) -> None:
-        """Seal a row that verified anew, with these values, and save it."""
+        """Reseal a verified row with these values, and save it."""
         changed = sealed_rows.seal_again(row, protection, **values)
         columns = {name: getattr(row, name) for name in changed}
         type(row)._base_manager.filter(pk=row.pk).update(**columns)
@@ -323,8 +324,8 @@ def _row_of(erased_row: ErasedRow) -> Any:
 
 
 def _renew_audit_log(renewal: _Renewal, by: Any) -> ChainHead:
-    """Seal and chain every line anew, after its chain and each head that was
-    published outside the database were verified. Returns the new head.
+    """Seal and chain every line again, after its chain and each head that was published
+    outside the database were verified. Returns the new head.
     """
     own_row = AuditHead.objects.select_for_update().first()
     if own_row is None:
@@ -359,7 +360,7 @@ def _renew_audit_log(renewal: _Renewal, by: Any) -> ChainHead:
 
 
 def _renew_lines(renewal: _Renewal) -> ChainHead:
-    """Seal the lines anew and leave their hashes as they are. Returns the head of the
+    """Reseal the lines and leave their hashes as they are. Returns the head of the
     chain, which held until then. Raises `TamperedRow`, `WrongKey`.
     """
     head = ChainHead()

@@ -69,8 +69,8 @@ def stamp_head(lease: JobLease) -> Iterator[Step]:
     lines were chained since the last time. Does nothing where no authority is
     configured.
 
-    Raises `StampRefused`, also where the authority cannot be reached; `OSError` where
-    the roots cannot be read, and `ValueError` where these are no certificates.
+    Raises `StampRefused`, including where the authority cannot be reached; `OSError`
+    where the roots cannot be read, and `ValueError` where these are no certificates.
     """
     url = conf().time_stamp_url
     head = chain.chain_head()
@@ -155,8 +155,8 @@ def _answer(url: str, query: bytes) -> bytes:
 
 @contextmanager
 def _limited(connection: socket.socket) -> Iterator[None]:
-    """Cut a connection off when its time is over, for a time limit of a socket begins
-    anew with each byte that arrives.
+    """Cut a connection off when its time is over, for a time limit of a socket starts
+    over with each byte that arrives.
     """
     limit = Timer(SECONDS, _cut, [connection])
     limit.daemon = True
@@ -169,10 +169,10 @@ def _limited(connection: socket.socket) -> Iterator[None]:
 
 def _cut(connection: socket.socket) -> None:
     try:
-        # Past the layer of TLS, which another thread is using.
+        # Bypasses the TLS layer, which another thread is using.
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
     except OSError:
-        # It was closed meanwhile.
+        # It was closed in the meantime.
         return
 
 
@@ -234,9 +234,7 @@ def stamp_of(line: AuditLine) -> Stamp | None:
 
 
 def latest_stamp() -> Stamp | None:
-    """Return what the newest line with a token says, if it is as it was sealed. One
-    query.
-    """
+    """Return what the newest line with a token says, if it matches its seal. One query."""
     line = AuditLine.objects.filter(kind=KIND).order_by("-id").first()
     if line is None or fault_of(line, PLAIN) is not None:
         return None

@@ -64,7 +64,7 @@ def save_upload(
     # Browsers on Windows may send a whole path.
     shown = PurePath(name.replace("\\", "/")).name[:255] or "file"
     upload = Upload(id=uuid7(), name=shown, by=by, at=timezone.now())
-    # The hashed bytes are stored, even if the source is written to meanwhile.
+    # The hashed bytes are stored, even if the source is written to in the meantime.
     with tempfile.SpooledTemporaryFile(max_size=_CHUNK) as copy:
         most = conf().max_upload_bytes
         upload.size, upload.sha256 = _copied(file, copy, most=most)
@@ -218,8 +218,8 @@ def _stored_upload(name: Any) -> Upload:
 
 
 def _is_stored(upload: Upload) -> bool:
-    """Return whether the file of an upload is there. No seal covers where it is stored:
-    a name that leads out of the storage, or is none, names no file.
+    """Return whether the file of an upload exists. No seal covers where it is stored: a
+    name that leads out of the storage, or is none, names no file.
     """
     try:
         return default_storage.exists(upload.stored_as)
@@ -268,14 +268,14 @@ def refs_in(value: Any) -> list[dict[str, Any]]:
 
 def note_references(run: UUID, input: Any) -> list[str]:
     """Record which uploads the input (JSON) of a new run names, in the caller's
-    transaction: these stay as long as the run. Return the names that stand for no
-    upload here. No query if the input names none.
+    transaction: these stay as long as the run. Return the names that match no upload
+    here. No query if the input names none.
     """
     id_of_file = {ref["file"]: _known_id(ref["file"]) for ref in refs_in(input)}
     if not id_of_file:
         return []
     ids = [id for id in id_of_file.values() if id is not None]
-    # Locked, so that none is deleted as unneeded meanwhile.
+    # Locked, so that none is deleted as unneeded in the meantime.
     uploads = Upload.objects.select_for_update().filter(id__in=ids).order_by("id")
     existing = set(uploads.values_list("id", flat=True))
     references = []
@@ -299,7 +299,7 @@ def delete_unneeded(uploads: Iterable[UUID]) -> set[UUID]:
     with transaction.atomic():
         rows = Upload.objects.select_for_update().filter(id__in=set(uploads))
         candidates = list(rows.order_by("id"))
-        # Read under the lock, so that no run can begin to name one meanwhile.
+        # Read under the lock, so that no run can begin to name one in the meantime.
         references = UploadReference.objects.filter(upload__in=candidates)
         needed = set(references.values_list("upload", flat=True))
         unneeded = [upload for upload in candidates if upload.id not in needed]

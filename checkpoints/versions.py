@@ -33,7 +33,7 @@ MOST_KEPT = 1000
 
 _structures: dict[str, dict[str, Any]] = {}
 _refused: set[str] = set()
-"""Rows of versions that are not as they were sealed, which this process has logged."""
+"""Rows of versions that do not match their seals, which this process has logged."""
 log = structlog.get_logger(__name__)
 
 
@@ -178,8 +178,8 @@ def _later(seen: _Seen, newest: Mapping[str, str]) -> set[str]:
 
 def _seen(names: Collection[str]) -> _Seen:
     """Return (name, fingerprint, current) of every version of these graphs, in the
-    order in which they were first seen; none of a graph of which a version is not as
-    it was sealed, or was deleted: nobody can tell which is newer.
+    order in which they were first seen; none of a graph of which a version does not
+    match its seal, or was deleted: nobody can tell which is newer.
     """
     rows = list(
         GraphVersion.objects.filter(name__in=names)
@@ -201,7 +201,7 @@ def _seen(names: Collection[str]) -> _Seen:
 
 
 def version_faults(rows: Iterable[GraphVersion]) -> Iterator[tuple[str, SealFault]]:
-    """Yield (name of the graph, fault) for each version that is not as it was sealed,
+    """Yield (name of the graph, fault) for each version that does not match its seal,
     or that was seen after one that is gone. `rows` are in the order in which they were
     first seen.
     """

@@ -159,7 +159,7 @@ def remember_flags(
 ) -> None:
     """Keep the account's flags in the database until the account has been saved."""
     instance._countersign_before = None
-    # A new account has no flags yet; a fixture is loaded as it is.
+    # A new account has no flags yet; a fixture is loaded unchanged.
     if instance.pk is None or raw or instance._state.adding:
         return
     # Each log-in saves `last_login` alone, and must not cost another query.
@@ -186,8 +186,8 @@ def note_flags(sender: Any, instance: Any, created: bool, **_: Any) -> None:
         value = getattr(instance, name)
         if value != value_before:
             changed[name] = value
-    # Django keeps a new password until it is saved. It keeps none that is only hashed
-    # anew at a log-in.
+    # Django keeps a new password until it is saved. It keeps none that is only rehashed
+    # at a log-in.
     if not created and getattr(instance, "_password", None) is not None:
         changed["password"] = "another"  # noqa: S105 (a word, not a password)
     if changed:

@@ -103,8 +103,8 @@ def _note(compiled: Compiled) -> None:
     }
     try:
         with transaction.atomic():
-            # A row that is there is not sealed anew: that would cover up what was done
-            # to it.
+            # A row that is there is not resealed: that would cover up what was done to
+            # it.
             if not GraphVersion.objects.filter(**row).update(**shown):
                 _insert(GraphVersion(**row, **shown))
     except IntegrityError:

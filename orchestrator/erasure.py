@@ -103,7 +103,7 @@ def _erase_bulk_forks(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
     """
     for row in _bulk_forks(run):
         protection = Protection(row.encrypted)
-        # Sealing anew a row that was changed would cover up the change.
+        # Resealing a row that was changed would cover up the change.
         sealed_rows.verify_row(row, protection)
         values = payload_left(row, "wanted", partial(_erased_order, eraser))
         if values:

@@ -39,7 +39,7 @@ class Compression(GZipMiddleware):
     an event must not wait for the next one, and files are sent as they are.
 
     The length of what is compressed reveals nothing of the secrets in a page: Django
-    masks the token of a form anew in each answer, and adds random bytes.
+    masks the token of a form again in each answer, and adds random bytes.
     """
 
     def process_response(
@@ -110,7 +110,7 @@ def _texts_of_address(request: HttpRequest, kwargs: dict[str, Any]) -> Iterator[
 
 
 class PagePolicy:
-    """Adds a Content-Security-Policy to each page of ours that has none yet, also among
+    """Adds a Content-Security-Policy to each page of ours that has none yet, even among
     the pages of another project.
     """
 

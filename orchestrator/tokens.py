@@ -109,8 +109,8 @@ def _valid_token(**filters: Any) -> ApiToken | None:
 
 
 def _is_as_sealed(row: ApiToken) -> bool:
-    """Return whether a token is as it was sealed. If not, leave an audit line. Raises
-    `OlderSeal` while rows wait to be sealed anew: the token is good, as far as is known.
+    """Return whether a token matches its seal. If not, leave an audit line. Raises
+    `OlderSeal` while rows wait to be resealed: the token is good, as far as is known.
     """
     fault = fault_of(row, PLAIN)
     if fault is not None and fault.code == OlderSeal.code_of_class:
@@ -121,7 +121,7 @@ def _is_as_sealed(row: ApiToken) -> bool:
 
 
 def revoke_token(row: ApiToken) -> None:
-    """End a token now. One that is not as it was sealed is ended too, but not sealed
+    """End a token now. One that does not match its seal is ended too, but not sealed
     again.
     """
     with transaction.atomic():
@@ -148,7 +148,7 @@ def _audit_facts(row: ApiToken) -> dict[str, Any]:
 
 
 def token_faults() -> Iterator[SealFault]:
-    """Yield the faults of tokens that are not as they were sealed."""
+    """Yield the faults of tokens that do not match their seals."""
     for page in pages(ApiToken.objects.all(), "id"):
         for row in page:
             fault = fault_of(row, PLAIN)

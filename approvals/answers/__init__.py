@@ -1,1 +1,1 @@
-"""What the own functions of gates answer about what waits: their rows in a slice."""
+"""The answers of the functions that gates declare, as rows of a slice."""

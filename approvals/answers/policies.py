@@ -89,9 +89,9 @@ class PolicyRows:
     makers: list[tuple[int, ApprovalRequest]] = field(default_factory=list)
 
     def insert(self) -> None:
-        """Insert the answers and their line of the audit log, and settle what is decided
-        now, in the caller's transaction. Raises `ConcurrentUpdate` if a standing policy
-        may not sign any more.
+        """Insert the answers and their line of the audit log, and settle what is
+        decided now, in the caller's transaction. Raises `ConcurrentUpdate` if a
+        standing policy may no longer sign.
         """
         if self.uses:
             require_reviewers(self.makers)
@@ -179,8 +179,8 @@ def _decision(
 
 
 def _why_not(state: RequestState, row: PendingWrite, rejected: Container[UUID]) -> str:
-    """Return why no policy may sign a write, whatever it says; empty if it may. Of the
-    `rejected` it signs none.
+    """Return why no policy may sign a write, whatever it would answer; empty if it may.
+    Policies sign no `rejected` write.
     """
     if is_unanswered(read_value(row, "shown")):
         return UNANSWERED
@@ -201,9 +201,8 @@ def has_decision(state: RequestState, row: PendingWrite) -> bool:
 
 
 def window_ends(state: RequestState) -> dict[UUID, datetime]:
-    """Return when the windows end of the writes of a request that may still be signed by
-    themselves, by write: at the moment to which a job puts them off, if that is later. One
-    query if there are any.
+    """Return when the windows of a request's writes end, by write, for those that a
+    policy may still sign. A job may put the ends off. One query if there are any.
     """
     ends: dict[UUID, datetime] = {}
     for row in unasked_writes(state):
@@ -220,9 +219,9 @@ def window_ends(state: RequestState) -> dict[UUID, datetime]:
 
 
 def _rejected_writes(state: RequestState) -> set[UUID]:
-    """Return the writes that a person has rejected. An edit of a write begins anew; a
-    revision that only has another base or other texts does not. Who rejected an earlier
-    revision may take that back.
+    """Return the writes that a person has rejected. An edit of a write starts over; a
+    revision that changes only the base or the texts does not. Whoever rejected an
+    earlier revision may take that back.
     """
     revisions = {row.write: row.revision for row in state.writes}
     rejections: dict[UUID, list[Decision]] = {}
@@ -239,7 +238,7 @@ def _rejections_after(
     decision: Decision, before: Sequence[Decision], revision: int
 ) -> list[Decision]:
     """Return which rejections of a write count after a further decision of a person.
-    Those of its present `revision` stay: they had taken out what a policy signed.
+    Rejections of the present `revision` stay: they excluded what a policy had signed.
     """
     if decision.verdict == "edit":
         return []
@@ -254,7 +253,7 @@ def _rejections_after(
 
 
 def _people(decision: Decision) -> set[int]:
-    """Return the accounts of who decided, and for whom."""
+    """Return the accounts of the people who decided, and for whom."""
     people = {decision.by_id, decision.delegator_id}
     return {person for person in people if person is not None}
 
@@ -265,7 +264,7 @@ def _settle(
     decisions: Sequence[Decision],
     first_seq: int,
 ) -> None:
-    """Note that a request is settled, if it is with these decisions."""
+    """Note that a request is settled, if these decisions settle it."""
     signed = [row for row in decisions if row.verdict != NO_AUTO]
     request = state.request
     after = replace(state, decisions=(*state.decisions, *signed))

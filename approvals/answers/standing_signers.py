@@ -1,7 +1,7 @@
 """The standing policy that signs a write: the oldest one in force at its gate whose
 limits hold and that has uses left, by the right of the person who made it.
 
-That right is judged anew at each use, as that of a person who signs.
+That right is judged again at each use, as that of a person who signs.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,8 +39,8 @@ REPEATED = (
 
 
 class StandingSigners:
-    """The standing policies that may sign in requests of a run which wait together. What
-    is the same for several of them is read once.
+    """The standing policies that may sign in the waiting requests of a run. What these
+    have in common is read once.
     """
 
     def __init__(
@@ -88,7 +88,8 @@ class StandingSigners:
 
     def was_signed_elsewhere(self, state: RequestState) -> bool:
         """Return whether a standing policy has signed for this task on another line of
-        its run, or in a run that this one comes from: who went back is asked themselves.
+        its run, or in a run from which this one comes: people who went back decide
+        themselves.
         """
         if self._elsewhere is None:
             self._elsewhere = self._signed_elsewhere(state.request)
@@ -108,8 +109,8 @@ class StandingSigners:
 
 
 def _query_elsewhere(run: UUID, line: int, *values: UUID | str) -> "QuerySet[Decision]":
-    """Return the query for what policies signed in these runs for these tasks, but for
-    this line.
+    """Return the query for what policies signed in these runs for these tasks, except
+    on this line.
     """
     runs = [value for value in values if isinstance(value, UUID)]
     tasks = [value for value in values if isinstance(value, str)]
@@ -125,9 +126,9 @@ def signer_of(
     usable: Sequence[StandingPolicy],
     uses: Mapping[UUID, int],
 ) -> tuple[StandingPolicy | None, str]:
-    """Return the first of these policies that signs this write, or None and why none
-    does: in words that name no person and no limit, for all who see the run read them.
-    `uses` are those that come before it in the same transaction.
+    """Return the first of these policies that signs this write, or None and the reason.
+    The reason names neither people nor limits, because everyone who sees the run reads
+    it. `uses` counts what was signed earlier in the same transaction.
     """
     reasons: list[str] = []
     for policy in usable:
@@ -188,8 +189,8 @@ def signed_columns(policy: StandingPolicy) -> dict[str, Any]:
 
 
 def require_reviewers(makers: Sequence[tuple[int, ApprovalRequest]]) -> None:
-    """Keep the rights of these people until the transaction that is open ends. Raises
-    `ConcurrentUpdate` if one of them is no reviewer of the request beside them any more.
+    """Lock the rights of these people until the open transaction ends. Raises
+    `ConcurrentUpdate` if one of them no longer reviews the request paired with them.
     """
     principals = principals_kept({maker for maker, _ in makers})
     for maker, request in makers:

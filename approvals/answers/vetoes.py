@@ -1,9 +1,9 @@
-"""The answers of vetoes, as rows in a runner's slice: what a gate's veto said when people
-had approved what the gate holds. Nothing is written before `insert`, which rides in the
-commit.
+"""The answers of vetoes, as rows in a runner's slice: what a gate's veto answered after
+people had approved what the gate holds. Nothing is written before `insert`, which rides
+in the commit.
 
-A decision row each, so that a receipt shows it a year later, and so that a change of
-what the veto read is guarded.
+Each is a decision row, so that a receipt still shows it a year later, and so that
+changes to what the veto read are guarded.
 """
 
 from collections import Counter
@@ -29,8 +29,8 @@ from orchestrator.engine.graphs.effect import APPROVED
 
 @frozen
 class VetoAnswer:
-    """What a veto said of the writes of a settled request that would be applied: why they
-    stay open, empty if they may be applied; and the channels that it read.
+    """A veto's answer on the writes of a settled request that would be applied: why
+    they stay open, empty if they may be applied; and the channels that it read.
     """
 
     state: RequestState
@@ -48,8 +48,8 @@ class VetoRows:
     reopened: list[ApprovalRequest] = field(default_factory=list)
 
     def insert(self) -> None:
-        """Insert the answers and their line of the audit log, and open again what stays
-        open, in the caller's transaction: nothing if no veto was asked.
+        """Insert the answers and their line of the audit log, and reopen what stays
+        open, in the caller's transaction. Does nothing if no veto was asked.
         """
         if not self.decisions:
             return
@@ -108,14 +108,14 @@ def _add_answer(rows: VetoRows, answer: VetoAnswer, at: datetime) -> None:
 
 def reasons_shown(state: RequestState) -> set[str]:
     """Return the reasons that vetoes gave of the present revisions of what is approved,
-    where a person has decided on each of these writes since: who did has seen them.
-    Raises `TamperedRow`, `WrongKey`.
+    where people have decided on each of these writes since, and so have seen the
+    reasons. Raises `TamperedRow`, `WrongKey`.
     """
     approved: dict[UUID, int] = {}
     for row in state.writes:
         if state.standings[row.write].verdict == APPROVED:
             approved[row.write] = row.revision
-    # A deadline decides too, and sees nothing.
+    # A deadline decides too, but has seen no reason.
     last_signed: dict[UUID, int] = {}
     for decision in state.decisions:
         is_present = approved.get(decision.write) == decision.revision

@@ -1,10 +1,10 @@
-"""The writes about which policies were not asked, when their windows end in which people
-may decide first, and the job that wakes a run then.
+"""The writes about which policies were not asked yet, the ends of the windows in which
+people may decide first, and the job that wakes a run at such an end.
 
 The job is written in the transaction in which the run comes to rest, or waits for a
-retry, so that no worker that dies leaves a window without its end. One that is queued for
-later than the end puts it off: people get time after a restore, and after a stop in which
-nothing could be decided.
+retry, so that no worker that dies leaves a window without its end. A job that is queued
+for a later moment puts the end off: people get time after a restore, and after a stop
+during which nothing could be decided.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ KIND = WINDOW_KIND
 WINDOWED = Q(policy__has_key="auto_after")
 """The condition of requests whose policies wait for people."""
 AT_ONCE = datetime.min.replace(tzinfo=UTC)
-"""The moment at which a policy is asked that has no window."""
+"""The moment at which a policy without a window is asked."""
 
 
 @frozen
@@ -44,8 +44,8 @@ class Asking:
 
 
 def unasked_writes(state: RequestState) -> list[PendingWrite]:
-    """Return the open writes of a request about whose present revision no policy was
-    asked; none if it was opened without any.
+    """Return the open writes of a request whose present revision no policy was asked
+    about; none if the request was opened without policies.
     """
     request = state.request
     if not signs_by_itself(request.policy) or request.status != RequestStatus.OPEN:
@@ -97,7 +97,7 @@ def askings(states: Sequence[RequestState]) -> list[Asking]:
 
 
 def put_off_windows(run_id: UUID, *, earliest: datetime) -> None:
-    """Let no window of a locked run end before `earliest`: every job of one ends, also
+    """Let no window of a locked run end before `earliest`: every job of one ends, even
     if it is paused, and each open request with a window gets a job that is due then.
     """
     jobs.cancel_jobs_of(run_id, kind=KIND)
@@ -143,7 +143,7 @@ def add_first_window_jobs(requests: Sequence[ApprovalRequest]) -> None:
 
 def end_window(run_id: UUID, request_id: UUID) -> None:
     """Wake a run in whose request a window has ended, so that its worker asks the
-    policies. A run that does not rest is left alone, as is one whose request is closed.
+    policies. Does nothing if the run is not at rest, or its request is closed.
     """
     waiting = ApprovalRequest.objects.filter(
         id=request_id, run=run_id, status=RequestStatus.OPEN

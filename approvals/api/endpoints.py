@@ -81,7 +81,7 @@ class OneRequest(APIView):
     def get(self, request: Request, request_id: UUID) -> Response:
         shown = visible_request(person(request), request_id)
         answer = RequestOut(shown, context={"request": request}).data
-        # Who asks only whether it is there reads nothing.
+        # Whoever asks only whether it is there reads nothing.
         is_read = request.method == "GET" and "considered" in shown.policy
         if is_read and _may_be_for_deciding(request):
             note_read_request(person(request), shown)

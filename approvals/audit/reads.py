@@ -145,8 +145,8 @@ class LineEvidence:
 
 
 def find_line(user: Any, number: int) -> AuditLine:
-    """Return one line by its id, with its run. Raises `UnknownThing`, also where this
-    user may not see it, or its run.
+    """Return one line by its id, with its run. Raises `UnknownThing`, including where
+    this user may not see it, or its run.
     """
     line = with_runs(visible_lines(user).filter(id=number), user).first()
     if line is None or not _sees_run(user, line):

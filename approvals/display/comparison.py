@@ -96,7 +96,7 @@ def compare(
     declared: ValueType = NOTHING_DECLARED,
 ) -> Comparison:
     """Return the change from `now` to `proposed`. `adds`: the value is combined with
-    the one that is there.
+    the existing one.
 
     `heads` name the two values. `change` names the two keys under which the value
     itself states what was there and what replaces it. `declared` is the type of both
@@ -161,7 +161,7 @@ class _Builder:
         proposed: Any,
         change: Sequence[str],
     ) -> None:
-        """Show a value that the channel's reducer combines with the one that is there."""
+        """Show a value that the channel's reducer combines with the existing one."""
         if isinstance(proposed, list):
             self._add_items(now, proposed, change)
             return

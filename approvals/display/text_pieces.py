@@ -46,7 +46,7 @@ def pieces(
     *,
     compared: bool = True,
 ) -> list[Piece]:
-    """Return two texts as one; if one is empty, the other as it is. If they are not
+    """Return two texts as one; if one is empty, the other unchanged. If they are not
     `compared`, everything between equal beginnings and ends counts as replaced.
     """
     if not now and not proposed:

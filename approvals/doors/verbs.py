@@ -131,7 +131,7 @@ def is_open(door: Door) -> bool:
 
 
 def verify_door(door: Door) -> None:
-    """Raise `TamperedRow` or `WrongKey` if a door is not as it was sealed."""
+    """Raise `TamperedRow` or `WrongKey` if a door does not match its seal."""
     sealed_rows.verify_row(door, Protection(encrypted=door.encrypted))
 
 

@@ -1,5 +1,5 @@
-"""What nodes act on: the writes that a gate has let through on the way to a line's end,
-with the requests and decisions that let them. Reads only.
+"""The authority of nodes: the writes that a gate has let through on the way to a line's
+end, with the requests and decisions that let them. Reads only.
 """
 
 import sys
@@ -39,8 +39,8 @@ _OF_VISITS = ("effects_started", "request_opened", *_PASSED)
 
 @frozen
 class LetThrough:
-    """What a task's gate has let through: its writes as they were applied, and the
-    request about them; None where the gate needed nobody.
+    """The writes that a task's gate has let through, as they were applied, and the
+    request about them; None if the gate waived approval.
     """
 
     task: Task
@@ -161,7 +161,7 @@ def _applied_since(stretch: Stretch, acted: ActedGate) -> tuple[list[int], bool]
     protection = protection_of(run)
     events = _events_of_visits(stretch, [acted.gate, acted.node])
     for event in events.iterator(chunk_size=100):
-        # What is older belongs to the lines before.
+        # Anything older belongs to the earlier lines.
         if event.type == LINE_BEGUN:
             return applied, False
         sealed_rows.verify_row(event, protection)
@@ -226,11 +226,11 @@ def _read_stretch(passed: _Passed, stretch: Stretch, node: str, seen: set[Task])
     bound = logged_until(stretch)
     requests = _applied(stretch, node, bound, seen)
     waivers = _waivers(stretch, node, bound)
-    # What came round the gate after its newest visit, which is on no older stretch.
+    # What bypassed the gate after its newest visit, which is on no older stretch.
     if not passed.newest:
         passed.round_it += _round(stretch, node, bound)
     visits = [task.visit for task in [*requests, *waivers]]
-    # What was read before is newer.
+    # Everything read so far is newer.
     passed.requests = {**requests, **passed.requests}
     passed.waivers = {**waivers, **passed.waivers}
     passed.newest = max([passed.newest, *visits])

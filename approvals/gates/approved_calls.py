@@ -50,7 +50,7 @@ def approved_calls(lease: Lease, tasks: Collection[Task]) -> dict[Task, Approved
     """
     if not tasks:
         return {}
-    # Each row that is left verifies, so only the count shows that one was deleted.
+    # The remaining rows all verify, so only the count shows that one was deleted.
     require_all_decisions(lease.id, lease.decisions)
     return calls_of_line(lease.id, lease.line, tasks)
 

@@ -94,7 +94,7 @@ def unmet_tier(
     """Return the fault of an open request whose next tier no job would meet. One query
     for a request with a tier to come.
     """
-    # A deadline that has come decides in its place.
+    # A deadline that has come decides instead.
     if row.deadline is not None and row.deadline <= read_now():
         return None
     return _unmet(subject, row, TIER_KIND, "tier")
@@ -136,7 +136,7 @@ def _will_meet(job: Job, latest: datetime) -> bool:
 
 
 def _stopped_job(subject: Subject, row: ApprovalRequest, job: Job, name: str) -> Fault:
-    """Return the fault of a request whose job was ended by somebody or by errors: all
+    """Return the fault of a request whose job was ended by a person or by errors: all
     rows are as they were written, but nothing meets the moment.
     """
     reason = f"has a {name} that nothing will meet, for its job was {job.status}"

@@ -75,8 +75,8 @@ def _add(
 
 def add_missing_jobs(run_id: UUID, requests: Iterable[ApprovalRequest]) -> None:
     """Queue the jobs, as `add_request_jobs` does, that these requests of a locked run
-    lack in the queue. One that is queued stays as it is: it may be due later than its
-    moment, or be paused.
+    lack. A queued job stays unchanged: it may be due later than its moment, or be
+    paused.
     """
     requests = list(requests)
     for kind in KINDS:
@@ -108,8 +108,8 @@ def due_by_request(kind: str, run_id: UUID) -> dict[str, datetime]:
 def replace_jobs(
     run_id: UUID, requests: Iterable[ApprovalRequest], *, earliest: datetime
 ) -> None:
-    """End every job of the deadlines and tiers of a locked run, also those that are
-    paused, and queue those of these requests, due at `earliest` or later.
+    """End every job of the deadlines and tiers of a locked run, including those that
+    are paused, and queue those of these requests, due at `earliest` or later.
     """
     for kind in KINDS:
         jobs.cancel_jobs_of(run_id, kind=kind)
@@ -135,7 +135,7 @@ def is_due(run_id: UUID, request_id: UUID, *, kind: str = KIND) -> bool:
 
 
 def is_job_of(job: Job, request: ApprovalRequest) -> bool:
-    """Return whether a job, as it was sealed, is one of this request."""
+    """Return whether a job, by its sealed facts, belongs to this request."""
     return job.facts.get("request") == str(request.id) and _is_sound(job)
 
 
@@ -146,7 +146,7 @@ def _jobs_of(kind: str, run_id: UUID) -> "QuerySet[Job]":
 
 
 def _is_sound(job: Job) -> bool:
-    """Return whether a job is as it was sealed: a worker would begin no other."""
+    """Return whether a job matches its seal: a worker would begin no other."""
     try:
         job_seals.require_sound(job)
     except CountersignError:
@@ -157,7 +157,7 @@ def _is_sound(job: Job) -> bool:
 # How long people have.
 
 SHORTEST = timedelta(minutes=1)
-"""The shortest time that people are given anew."""
+"""The shortest time that people are granted again."""
 
 
 @frozen

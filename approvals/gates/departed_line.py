@@ -122,7 +122,7 @@ def _edges_ahead(compiled: Compiled, frontier: Frontier) -> tuple[Edge, ...]:
     """
     with_tokens = [edge for edge in compiled.edges if edge.id in frontier.tokens]
     sent_to = {target for target, _ in frontier.sends}
-    # A send consumes no token, so any edge to its target stands for it.
+    # A send consumes no token, so any edge to its target represents it.
     edge_to = {edge.target: edge for edge in compiled.edges if edge.target in sent_to}
     return (*with_tokens, *edge_to.values())
 

@@ -79,8 +79,8 @@ def shown_after_edit(
 def require_allowed(
     shown: Mapping[str, Any], row: PendingWrite, value: Any, *, proposed: Any
 ) -> None:
-    """Raise `InvalidValue`, naming each part, if what is shown beside a write does not
-    let it be edited to this value, or answered with it.
+    """Raise `InvalidValue`, naming each part, if the form of a write does not let it be
+    edited to this value, or answered with it.
     """
     if "ask" in shown:
         proposed = NO_VALUE

@@ -1,5 +1,5 @@
 """Requests that a deadline has closed, in a runner's slice: with which of them the run
-fails, and which it opens anew. The log decides both, for the columns that say how a
+fails, and which it reopens. The log decides both, for the columns that say how a
 request stands are not sealed.
 """
 
@@ -28,7 +28,7 @@ _GOING_ON = frozenset({Status.PAUSED.value, Status.QUEUED.value})
 @frozen
 class ExpiredRequest:
     """A request that its deadline closed, and whether its run stopped and was resumed
-    since then: people are asked anew then. Otherwise the run fails with it.
+    since then: people are asked again then. Otherwise the run fails with it.
     """
 
     request: ApprovalRequest
@@ -47,7 +47,8 @@ def expired_requests(
     if not tasks_without_request:
         return []
     newest: dict[Task, ApprovalRequest] = {}
-    # What each of these tasks asked last is closed: `waiting_requests` makes sure.
+    # The last request of each of these tasks is closed: `waiting_requests` ensures
+    # that.
     rows = requests_of_tasks(lease, tasks_without_request)
     for row in rows.filter(status__in=CLOSED):
         task = Task(row.node, row.visit, row.index)

@@ -93,7 +93,7 @@ def _covers(compiled: Compiled, node: str, other_node: str) -> bool:
 def guard_of_each(
     stretches: Sequence[Stretch], compiled: Compiled, channels: Iterable[str]
 ) -> dict[str, str]:
-    """Return those of these channels that gates decide, each with the node whose gate
+    """Return the channels among these that gates decide, each with the node whose gate
     does: the node that wrote the channel last on the way that `stretches` describe,
     else the first that declares it, else one that wrote it later on one of these lines.
 
@@ -165,7 +165,7 @@ def signed_channels(
             if node["gate"]
         }
     )
-    # If several gates read a channel, the first in the structure stands for them.
+    # If several gates read a channel, the first in the structure represents them.
     reading: dict[str, str] = {}
     for gate in asked_gates(runs_on(stretches), structure):
         for channel in (*(gate.reads or ()), *gate.shows):
@@ -174,8 +174,8 @@ def signed_channels(
 
 
 def _node_to_ask_at(compiled: Compiled, writer: str) -> str:
-    """Return the writer; or the first node with a gate, if this graph has no gate at
-    the writer any more.
+    """Return the writer; or the first node with a gate, if this graph no longer has a
+    gate at the writer.
     """
     if writer in compiled.nodes and compiled.nodes[writer].gate:
         return writer

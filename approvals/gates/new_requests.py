@@ -453,7 +453,7 @@ def _why_asked(
 
 
 def _with_sentence(why: str, sentence: str) -> str:
-    # A request that is staged anew may say so already.
+    # A request that is staged again may say so already.
     if sentence in why:
         return why
     return f"{why}. {sentence}" if why else sentence
@@ -537,7 +537,7 @@ def policy_of(
         # Processes of older versions know one number for all.
         policy["kept_since"] = min(reached.kept_from.values())
         policy["kept_from"] = [reached.kept_from[position] for position in positions]
-    # What a person brought in waits for people.
+    # Values that a person brought in wait for people.
     if reached.guard in ("", task.node):
         policy.update(auto_policy(gate))
         policy.update(standing_policy(gate))

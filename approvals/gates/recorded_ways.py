@@ -64,8 +64,9 @@ def _waiting_parts(rows: "QuerySet[Checkpoint]", visit: str) -> list[Any]:
 
 
 def sends_past_gate(origin: OriginLine, facts: Mapping[str, Any]) -> Sends | None:
-    """Return what a task sent whose gate needed nobody, as it is in the frontier after
-    its superstep; None if no row shows it. `facts` are those of its event in the log.
+    """Return what a task sent whose gate waived approval, as the frontier after its
+    superstep has it; None if no row shows it. `facts` are those of its event in the
+    log.
     """
     sends = facts.get("sends", [])
     if not sends:

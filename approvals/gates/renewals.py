@@ -1,6 +1,6 @@
 """Renewals: requests in which people are asked again about what a node acts on, because
-the signatures that let it do not count any more. Values only; other modules of this
-folder open and read them.
+the signatures that let it no longer count. Values only; other modules of this folder
+open and read them.
 
 A renewal belongs to the task that acts. It has one write of the channel `$authority`,
 which changes nothing when it is approved: the task starts, as a call does.

@@ -119,16 +119,16 @@ def load_states(
     *,
     decided: bool = True,
 ) -> list[RequestState]:
-    """Return the state of these requests, all of one run and line. Two queries,
-    whatever their number, one if their run is known to have no decision (`decided`), and
-    a further one if people were asked anew about what was settled in part. One more for
+    """Return the state of these requests, all of one run and line. Two queries, however
+    many there are, one if their run is known to have no decision (`decided`), and a
+    further one if people were asked again about what was settled in part. One more for
     a request that was closed after its row had been read, and has its new status then.
 
     Raises `TamperedRow` and `WrongKey` if one of the rows is not as it was written.
     """
     if not requests:
         return []
-    # Read before the writes: if an edit is signed meanwhile, its decision may be
+    # Read before the writes: if an edit is signed in the meantime, its decision may be
     # missing here, but never its revision.
     decisions_by_request = _decisions_by_request(requests) if decided else {}
 

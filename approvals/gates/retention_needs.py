@@ -40,10 +40,10 @@ def points_of_calls() -> "QuerySet[Any]":
     call_will_run = approved_call & ~Q(run__status__in=ENDS) & ~Q(has_run)
     call_will_run |= approved_call & Q(Exists(_departed_lines()))
     call_will_run |= approved_call & Q(Exists(_store_forks()))
-    # A request that its deadline closed is opened anew when the run is resumed.
+    # A request that its deadline closed is reopened when the run is resumed.
     asked_again = Q(status=RequestStatus.EXPIRED, line=F("run__line"))
     asked_again &= ~Q(run__status__in=ENDS)
-    # A fork that goes on with a proposal opens a request anew, which still names the
+    # A fork that goes on with a proposal opens a request again, which still names the
     # checkpoint of its origin.
     requests = ApprovalRequest.objects.filter(prepared_from=OuterRef("id"))
     needing: QuerySet[Any] = requests.filter(

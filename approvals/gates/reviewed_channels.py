@@ -16,8 +16,8 @@ from checkpoints.models import PendingWrite
 
 def channels_under_review(runs: Q) -> dict[Any, set[str]]:
     """Return these channels of the runs that meet this condition (on `run`), with those
-    that people will be asked about anew because a deadline has closed their request, by
-    the run's id. One query.
+    that people will be asked about again because a deadline has closed their request,
+    by the run's id. One query.
     """
     of_task = ApprovalRequest.objects.filter(
         run=OuterRef("run"),

@@ -13,7 +13,8 @@ def reviewer_rows(
     """
     rows: list[RequestReviewer] = []
     for principal in principals:
-        # What triggers copy into it too: without them no new request is hidden.
+        # The columns that triggers also fill: without the triggers, no new request may
+        # be hidden.
         row = RequestReviewer(
             request=request,
             principal=principal,

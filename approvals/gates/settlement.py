@@ -150,7 +150,7 @@ def waiting_requests(lease: Lease, tasks: Collection[Task]) -> list[RequestState
     # next commit notices that the log has moved.
     while any(state.was_closed for state in states):
         states = _waiting_states(lease)
-    # Without this check the run would wait for ever for a request that was deleted.
+    # Without this check the run would wait forever for a request that was deleted.
     tasks_without_request = set(tasks) - {state.task for state in states}
     _require_closed(lease, tasks_without_request)
     return states

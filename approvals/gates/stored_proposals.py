@@ -1,4 +1,4 @@
-"""The proposals of tasks about which people are asked anew: the stored revisions of
+"""The proposals of tasks about which people are asked again: the stored revisions of
 their writes, and why they are asked. No node runs for it.
 """
 
@@ -54,7 +54,7 @@ def revisions_of(
 def proposal_of(
     task: Task, gate: Gate, rows: Sequence[PendingWrite], presented: Presented
 ) -> list[HeldWrite]:
-    """Return these revisions of a task's writes as what it proposes."""
+    """Return these revisions of a task's writes as its proposal."""
     held: list[HeldWrite] = []
     for row in rows:
         shown = read_value(row, "shown") or {}

@@ -19,8 +19,8 @@ def withdraw_requests(run_id: UUID) -> list[NewEvent]:
     """Close the open requests of the run, in order of id, under its lock. Return one
     event for each.
 
-    A request that was settled stays settled: what people decided is on record, though
-    nothing applies it any more.
+    A request that was settled stays settled: what people decided is on record, even
+    though it will never be applied.
     """
     rows = query_cache.select_locked(ApprovalRequest, _query_open, run_id)
     mark_withdrawn(rows)

@@ -1,1 +1,1 @@
-"""Notices of what waits and what came of it, on their way to people and services."""
+"""Notices of what waits and how it was decided, on their way to people and services."""

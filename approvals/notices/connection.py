@@ -1,6 +1,5 @@
-"""One POST to the address of a webhook, within bounds: the address that is connected to
-is the one that was checked, no redirect is followed, and neither the time nor what is
-read of the answer can grow.
+"""One POST to the address of a webhook, within bounds: it connects to the address that
+was checked, follows no redirects, and limits both the time and the bytes that are read.
 """
 
 import re
@@ -17,7 +16,7 @@ from approvals.webhooks.address import WebhookAddress, may_connect
 SECONDS = 10.0
 """The longest time of one attempt: looking up the host, connecting, TLS, the answer."""
 MOST_BYTES = 4096
-"""The most that is read of an answer: its first line is all that counts."""
+"""The most bytes read of an answer: only its first line counts."""
 MOST_PLACES = 3
 """How many addresses of one host are tried."""
 _STATUS = re.compile(rb"HTTP/1\.[01] ([2-9][0-9]{2})(?:[ \r\n]|$)")
@@ -25,12 +24,12 @@ _INTERIM = re.compile(rb"HTTP/1\.[01] 1[0-9]{2}[ \r\n]")
 _INTERIM_ANSWERS = re.compile(
     rb"(?:HTTP/1\.[01] 1[0-9]{2}[ \r\n].*?\r?\n\r?\n)+", re.DOTALL
 )
-"""The heads of answers that only announce another."""
+"""The first lines of interim answers, which only announce another."""
 
 
 class NotSent(Exception):
-    """There was no answer. The message is a sentence of ours, without any part of the
-    address or of what the other side said.
+    """The receiver did not answer. The message is our own sentence, and quotes neither
+    the address nor the receiver.
     """
 
 
@@ -57,8 +56,8 @@ def _too_late() -> NotSent:
 
 
 def _opened(address: WebhookAddress, until: float) -> socket.socket:
-    """Return a connection to the host, at an address that may be connected to. That is
-    looked up once, so that no second answer can lead elsewhere.
+    """Return a connection to the host, at an allowed address. The name is resolved
+    once, so that a second lookup cannot lead elsewhere.
     """
     connection = _connected(_checked_places(address, until), address.port, until)
     if address.scheme == "http":
@@ -74,9 +73,11 @@ def _opened(address: WebhookAddress, until: float) -> socket.socket:
 
 
 def _connected(places: Sequence[str], port: int, until: float) -> socket.socket:
-    """Return a connection to the first of these that answers. Raises `NotSent`."""
+    """Return a connection to the first of these addresses that answers. Raises
+    `NotSent`.
+    """
     for number, place in enumerate(places):
-        # Each has an equal part of the time that is left.
+        # Each gets an equal share of the remaining time.
         seconds = _seconds_until(until) / (len(places) - number)
         try:
             return socket.create_connection((place, port), seconds)
@@ -97,7 +98,7 @@ def _checked_places(address: WebhookAddress, until: float) -> list[str]:
 
 
 def _looked_up(address: WebhookAddress, until: float) -> list[Any]:
-    """Return what is known of the name of the host. Raises `NotSent`."""
+    """Resolve the name of the host. Raises `NotSent`."""
     infos: list[Any] = []
 
     def look_up() -> None:
@@ -121,10 +122,10 @@ def _looked_up(address: WebhookAddress, until: float) -> list[Any]:
 
 @contextmanager
 def _limited(connection: socket.socket, until: float) -> Iterator[socket.socket]:
-    """Close a connection after the block, and cut it off when its time is over. Errors
-    of it are raised as `NotSent`.
+    """Close a connection after the block, and cut it off when its time is up. Its
+    errors are raised as `NotSent`.
     """
-    # A time limit of the socket begins anew with each byte that arrives.
+    # A time limit of the socket starts over with each byte that arrives.
     connection.settimeout(SECONDS)
     limit = Timer(max(0.0, until - monotonic()), _cut, [connection])
     limit.daemon = True
@@ -144,7 +145,7 @@ def _limited(connection: socket.socket, until: float) -> Iterator[socket.socket]
 
 def _reason_of(error: Exception, until: float) -> NotSent:
     """Return why a connection ended before there was an answer."""
-    # What is cut off when the time is over ends with any error.
+    # A connection that is cut off may end with any error.
     if isinstance(error, TimeoutError) or monotonic() >= until:
         return _too_late()
     if isinstance(error, ssl.SSLError):
@@ -154,10 +155,10 @@ def _reason_of(error: Exception, until: float) -> NotSent:
 
 def _cut(connection: socket.socket) -> None:
     try:
-        # Past the layer of TLS, which another thread is using.
+        # Bypasses the TLS layer, which another thread is using.
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
     except OSError:
-        # It was closed meanwhile.
+        # It was closed in the meantime.
         return
 
 
@@ -172,9 +173,7 @@ def _request(address: WebhookAddress, headers: Mapping[str, str], body: bytes) -
 
 
 def _read_status(connection: socket.socket) -> int:
-    """Return the status of an answer, after those that only announce it. Raises
-    `NotSent`.
-    """
+    """Return the status of an answer, after any interim ones. Raises `NotSent`."""
     answer = b""
     while len(answer) < MOST_BYTES and not _has_status(answer):
         part = connection.recv(MOST_BYTES - len(answer))

@@ -136,7 +136,7 @@ def _write_first(model: Any, rows: Sequence[Any]) -> bool:
 
 
 def _missing(model: Any, rows: Sequence[Any]) -> list[Any]:
-    """Return those of these rows that the database does not have."""
+    """Return the rows among these that the database does not have."""
     notice = model._meta.get_field("notice").attname
     there = model.objects.filter(
         user__in={row.user_id for row in rows},
@@ -153,8 +153,8 @@ def _missing(model: Any, rows: Sequence[Any]) -> list[Any]:
 def _new_deliveries(
     notices: Sequence[Notice], graph_by_run: Mapping[UUID | None, str], now: datetime
 ) -> list[WebhookDelivery]:
-    """Return a delivery for each of these notices and each webhook that wants it, also
-    where that is off or its row does not verify: then the delivery waits.
+    """Return a delivery for each of these notices and each webhook that wants it,
+    including where that is off or its row does not verify: then the delivery waits.
     """
     runs = {notice.run for notice in notices}
     rows = Webhook.objects.filter(Q(run=None) | Q(run__in=runs))
@@ -207,7 +207,7 @@ def _receivers_with_due() -> list[str]:
 
 def _due() -> "QuerySet[WebhookDelivery]":
     return WebhookDelivery.objects.filter(
-        # Read anew each time, for people may switch it off meanwhile.
+        # Read again each time, for people may switch it off in the meantime.
         webhook__active=True,
         status=DeliveryStatus.WAITING,
         due_at__lte=db_now(),
@@ -264,7 +264,7 @@ def send_webhook(lease: JobLease) -> Iterator[Step]:
 
 
 def _next_due(facts: Mapping[str, Any]) -> WebhookDelivery | None:
-    """Return the first delivery that is due to what the facts of a job name."""
+    """Return the first due delivery for the webhook or host that a job names."""
     if "receiver" in facts:
         due = _due().filter(webhook__receiver=facts["receiver"])
     else:
@@ -273,7 +273,7 @@ def _next_due(facts: Mapping[str, Any]) -> WebhookDelivery | None:
 
 
 def _attempt_alone(delivery: WebhookDelivery) -> SendAttempt | None:
-    """Send a delivery once, with the time that it took; None if this process is sending
+    """Send a delivery once and measure the time; None if this process is sending
     another.
     """
     if not _attempting.acquire(blocking=False):
@@ -287,8 +287,8 @@ def _attempt_alone(delivery: WebhookDelivery) -> SendAttempt | None:
 
 
 def _attempt(delivery: WebhookDelivery) -> SendAttempt:
-    """Send a delivery once. Whatever is wrong with one is no reason to stop: the others
-    would wait behind it for ever.
+    """Send a delivery once. Nothing that is wrong with it may stop the job: the others
+    would wait behind it forever.
     """
     at = int(read_now().timestamp())
     try:
@@ -301,11 +301,11 @@ def _attempt(delivery: WebhookDelivery) -> SendAttempt:
     except NotSent as error:
         return SendAttempt(None, str(error))
     except CountersignError as error:
-        # Of a row that does not verify, or an address that the settings forbid now. The
-        # message may name values, the code does not.
+        # The row does not verify, or the settings no longer allow the address. The
+        # message may name values; the code does not.
         return SendAttempt(None, f"refused here: {error.code}")
     except Error:
-        # The database failed, and not the message: the job is tried again.
+        # The database failed, not the message, so the job is tried again.
         raise
     except Exception:
         log.exception("message_not_written", delivery=str(delivery.id))
@@ -313,7 +313,7 @@ def _attempt(delivery: WebhookDelivery) -> SendAttempt:
 
 
 def _require_vouched_for(webhook: Webhook) -> None:
-    """Raise `NotSent` if nobody may have anything sent to a webhook any more."""
+    """Raise `NotSent` if nobody vouches for a webhook any longer."""
     if is_vouched_for(webhook):
         return
     if webhook.run is None:
@@ -331,7 +331,7 @@ def _answered(code: int) -> SendAttempt:
 
 def _record(delivery: WebhookDelivery, attempt: SendAttempt) -> None:
     """Record the end of an attempt, and when the next one is due if it failed. Records
-    nothing if it is to be sent again since, or another worker has sent it.
+    nothing if a person has asked to send it again, or another worker has sent it.
     """
     now = read_now()
     first_at = delivery.first_at or now
@@ -358,8 +358,8 @@ def _record(delivery: WebhookDelivery, attempt: SendAttempt) -> None:
 
 
 def _pause(waited: timedelta) -> float:
-    """Return the seconds until the next attempt of a delivery whose first attempt is so
-    long ago: the more it has waited, the longer it waits.
+    """Return the seconds until the next attempt of a delivery, by the time since its
+    first: the waits grow.
     """
     passed = 0.0
     for pause in PAUSES:
@@ -384,7 +384,7 @@ def notices_that_are_old(lease: JobLease) -> Iterator[Step]:
 
 
 def _remove_older(model: Any, days: int) -> int:
-    """Remove the first rows that are so old, and return how many these were."""
+    """Remove a batch of rows that are this old, and return how many there were."""
     old = model.objects.filter(at__lt=db_in(-days * 86_400)).order_by("at")
     ids = list(old.values_list("id", flat=True)[:REMOVED_AT_ONCE])
     model.objects.filter(id__in=ids).delete()

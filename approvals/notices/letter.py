@@ -1,5 +1,5 @@
-"""A message by mail about one or several notices: the questions, the effects by class, and
-links. Plain text, without a value of a run, and nothing is approved by a link.
+"""A mail about one or more notices: the questions, the effects by class, and links. It
+is plain text without values of a run, and no link approves anything.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,8 @@ def letter_of(person: Any, batch: UUID, notices: Sequence[Notice]) -> EmailMessa
     sender = conf().mail_from
     _, _, domain = parseaddr(sender)[1].rpartition("@")
     return EmailMessage(
-        # A long question would be folded, and a line break in one is no new header.
+        # Keeps a long question from being folded, and a line break from starting a
+        # header.
         subject=subject[:LONGEST_SUBJECT],
         body=f"{body}\n\n-- \nYou choose on the page of your account what is sent.\n",
         from_email=sender,
@@ -77,5 +78,5 @@ def _part(notice: Notice) -> tuple[str, str]:
 
 
 def _one_line(text: str) -> str:
-    """Return a text of a run in one line, with its invisible characters written out."""
+    """Return a run's text on one line, with invisible characters written out."""
     return visible_text(" ".join(str(text).split()))

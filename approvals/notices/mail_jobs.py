@@ -1,5 +1,5 @@
-"""Notices by mail: who is to get which, gathered to at most one message for a person every
-ten minutes, and sent.
+"""Notices by mail: who gets which, gathered into at most one message per person every
+ten minutes.
 
 The notices of a message are fixed before it is sent. A process that dies between sending
 and recording sends the same message again, under the same id.
@@ -45,14 +45,14 @@ log = structlog.get_logger(__name__)
 
 
 def new_mails(notices: Sequence[Notice], now: datetime) -> list[NoticeMail]:
-    """Return the rows of who may get mail about these notices; none where the settings
-    name no sender. Two queries for each notice.
+    """Return the mails that are due for these notices, a row per person; none if the
+    settings name no sender. Two queries for each notice.
     """
     mails: list[NoticeMail] = []
     if not conf().mail_from:
         return mails
     for notice in notices:
-        # What people have to do about it, if anything, is said by another.
+        # If people have to act, another notice says so.
         if notice.event in FOR_WEBHOOKS:
             continue
         for person in people_for(notice):
@@ -92,13 +92,13 @@ def _send_to(person_id: int) -> int:
 
 
 def _batch_of(person: Any, preference: MailPreference, now: datetime) -> UUID | None:
-    """Return the id of the message that is due to this person, and fix its notices; None
-    for none.
+    """Return the id of the message that is due to this person, and fix its notices;
+    None if none is due.
     """
     waiting = NoticeMail.objects.filter(
         user=person.pk, status=DeliveryStatus.WAITING, due_at__lte=now
     )
-    # One that was begun before comes first, as it was.
+    # A message that was begun earlier comes first, unchanged.
     begun = waiting.filter(batch__isnull=False).order_by("batch").first()
     if begun is not None:
         return begun.batch
@@ -131,7 +131,7 @@ def _concerning(
 def _may_send_now(
     person: Any, preference: MailPreference, mails: Sequence[NoticeMail], now: datetime
 ) -> bool:
-    """Return whether a message may go out now, or has to be gathered first."""
+    """Return whether a message may go out now instead of gathering more notices."""
     if preference.mode == MailPreference.AT_ONCE:
         return True
     sent_lately = NoticeMail.objects.filter(user=person.pk, sent_at__gt=now - GATHERED)

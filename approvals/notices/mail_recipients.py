@@ -1,5 +1,6 @@
-"""The recipients of mail about a notice: the people who may decide, and those who have decided.
-Read when the mail is sent, so that nobody hears of what they may not see any more.
+"""The recipients of mail about a notice: the people who may decide, and those who have
+decided. They are read when the mail is sent, so that nobody is notified of what they
+may no longer see.
 """
 
 from collections.abc import Iterable
@@ -29,7 +30,9 @@ from orchestrator.engine.errors import CountersignError
 from orchestrator.engine.graphs.tiers import escalated, tiers_in
 
 TO_REVIEWERS = (OPENED, CAME_BACK, REMINDED, ESCALATED)
-"""The events of which reviewers hear; of all others but comments those who signed."""
+"""The events that reviewers are notified of. Signers are notified of the others, except
+comments.
+"""
 
 
 def people_for(notice: Notice) -> "QuerySet[Any]":
@@ -40,8 +43,8 @@ def people_for(notice: Notice) -> "QuerySet[Any]":
 
 
 def accounts_for(notice: Notice) -> "QuerySet[Any]":
-    """Return the active people who may be meant by a notice, each once: reviewers and
-    who decides for them now, who signed, or who takes part in a conversation.
+    """Return the active people whom a notice may concern, each once: reviewers and
+    their present delegates, signers, or the participants of a conversation.
     """
     accounts: Any = get_user_model()._default_manager.filter(is_active=True)
     if notice.event in TO_REVIEWERS:
@@ -55,8 +58,8 @@ def accounts_for(notice: Notice) -> "QuerySet[Any]":
 
 
 def accounts_named(principals: Iterable[str]) -> "QuerySet[Any]":
-    """Return the active people whom these principals may name, and who decides for them
-    now, each once.
+    """Return the active people whom these principals may name, and their present
+    delegates, each once.
     """
     accounts: Any = get_user_model()._default_manager.filter(is_active=True)
     named = _named(principals)
@@ -65,8 +68,9 @@ def accounts_named(principals: Iterable[str]) -> "QuerySet[Any]":
 
 
 def _in_conversation(notice: Notice) -> set[Any]:
-    """Return the ids of who hears of a comment: the person for whom its run was started,
-    who has taken the request, and who has commented on it; not its author. Four queries.
+    """Return the ids of the people who are notified of a comment: the person for whom
+    the run was started, whoever has taken the request, and everyone who commented on
+    it, except the author. Four queries.
     """
     comments = RequestComment.objects.filter(request=notice.request)
     people = set(comments.order_by().values_list("by", flat=True).distinct())
@@ -83,22 +87,22 @@ def _in_conversation(notice: Notice) -> set[Any]:
 
 
 def principals_meant(request: ApprovalRequest, notice: Notice) -> list[str]:
-    """Return whom a notice of an open request is meant for: those whom its tier names,
-    else the reviewers of that moment.
+    """Return the principals to notify about an open request: those that the notice's
+    tier names, otherwise its reviewers at that moment.
     """
     if notice.tier is None:
         return request.reviewers_now
     named = _named_by_tier(request, notice)
     if named is not None:
         return named
-    # Whom a later tier asks too hear of that.
+    # People whom a later tier asks are notified by that tier.
     earlier = tiers_in(request.policy)[: notice.tier]
     return [*request.policy["reviewers"], *escalated(earlier)]
 
 
 def _named_by_tier(request: ApprovalRequest, notice: Notice) -> list[str] | None:
     """Return whom the tier of a notice names; None for those who may decide."""
-    # A row that was changed may have fewer.
+    # A tampered row may have fewer tiers.
     for tier in tiers_in(request.policy)[notice.tier : (notice.tier or 0) + 1]:
         to = tier["to"]
         return None if to is None else list(to)
@@ -135,14 +139,14 @@ def _named(principals: Iterable[str]) -> Q:
 
 
 def _delegates_of(named: Q) -> "QuerySet[Any, Any]":
-    """Return the ids of who decides now for one of the accounts that are named."""
+    """Return the ids of the people who decide now for any of these accounts."""
     reviewers = get_user_model()._default_manager.filter(named)
     lasting = delegations.lasting(delegator__in=reviewers.values("pk"))
     return lasting.order_by().values("delegate")
 
 
 def _signers(notice: Notice) -> "QuerySet[Any, Any]":
-    """Return the ids of who signed in the request, or in the run."""
+    """Return the ids of the people who signed in the request, or in the run."""
     signed = Decision.objects.filter(by__isnull=False, run__in=[notice.run])
     if notice.request is not None:
         signed = signed.filter(request=notice.request)
@@ -174,7 +178,7 @@ def _waits_for(person: Any, request: ApprovalRequest, notice: Notice) -> bool:
         try:
             return not why_nothing_to_decide(person, request)
         except CountersignError:
-            # A request that does not verify is for nobody to decide.
+            # Nobody may decide a request that does not verify.
             return False
     runs = Run.objects.filter(id=request.run_id)
     return permissions.visible_among(person, runs).exists()

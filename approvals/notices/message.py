@@ -1,5 +1,5 @@
 """The message of a notice to a service: ids, names of graph and node, the question, the
-effects by their class, and a link. Never a value that a run holds.
+effects by their class, and a link. It never holds a value of a run.
 
 Signed as Standard Webhooks describe it (standardwebhooks.com), in their envelope or in
 that of CloudEvents (cloudevents.io).
@@ -48,7 +48,7 @@ def body_of(delivery: WebhookDelivery) -> bytes:
 
 
 def id_of(delivery: WebhookDelivery) -> str:
-    """Return the id of a message, the same at each attempt."""
+    """Return the id of a message, which is the same at each attempt."""
     return f"msg_{delivery.id.hex}"
 
 
@@ -69,14 +69,14 @@ def _cloud_event(notice: Notice, id: str) -> dict[str, Any]:
 
 
 def _subject_of(notice: Notice) -> str:
-    """Return what a notice is about: its run, or its request in this."""
+    """Return the subject of a notice: its run, or its request in that run."""
     if notice.request is None:
         return f"runs/{notice.run}"
     return f"runs/{notice.run}/requests/{notice.request}"
 
 
 def data_of(notice: Notice) -> dict[str, Any]:
-    """Return what a notice says to whoever hears of it, as JSON. Up to four queries."""
+    """Return the data of a notice, as JSON. Up to four queries."""
     if notice.run is None:
         return {}
     data: dict[str, Any] = {"run": str(notice.run)}
@@ -100,16 +100,14 @@ def data_of(notice: Notice) -> dict[str, Any]:
 
 
 def link_to(page: str, run: Run) -> str:
-    """Return the address of a page of a run; without the setting `SITE_URL` it begins
-    with its path.
-    """
+    """Return the address of a page of a run; only its path, if `SITE_URL` is not set."""
     return conf().site_url.rstrip("/") + reverse(page, args=[run.id])
 
 
 def _about(notice: Notice, request: ApprovalRequest) -> dict[str, Any]:
-    """Return what a message says of the request itself."""
+    """Return the part of a message that describes its request."""
     about: dict[str, Any] = {"node": request.node, "question": question_of(request)}
-    # Whatever is settled has no effects ahead that one could still prevent here.
+    # The effects of a settled request can no longer be prevented.
     if notice.event in STILL_OPEN:
         counts = effects_of([request], with_money=False)[request.id]
         about["effects"] = {count.effect: count.count for count in counts}
@@ -119,8 +117,8 @@ def _about(notice: Notice, request: ApprovalRequest) -> dict[str, Any]:
 
 
 def question_of(request: ApprovalRequest) -> str:
-    """Return the question of a request, cut to `LONGEST_QUESTION`; empty if it does not
-    leave the house: its graph is encrypted, or its row is not as it was sealed.
+    """Return the question of a request, cut to `LONGEST_QUESTION`; empty if it must not
+    be sent out, because the graph is encrypted or the row does not match its seal.
     """
     if request.run.encrypted:
         return ""
@@ -132,8 +130,8 @@ def question_of(request: ApprovalRequest) -> str:
 def headers_of(
     delivery: WebhookDelivery, body: bytes, *, secret: bytes, at: int
 ) -> dict[str, str]:
-    """Return the headers of a message that is sent now: `at` is in seconds since 1970.
-    With the `traceparent` of its run, if it was started in a trace. One query.
+    """Return the headers of a message that is sent at `at`, in seconds since 1970. They
+    include the `traceparent` of the run, if it was started in a trace. One query.
     """
     id = id_of(delivery)
     headers = {
@@ -155,5 +153,5 @@ def _trace_of(notice: Notice) -> str:
     try:
         return event_log.trace_of(notice.run)
     except CountersignError:
-        # The message goes out whatever is wrong with the log of its run.
+        # A fault in the run's log must not keep the message from going out.
         return ""

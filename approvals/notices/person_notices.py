@@ -1,6 +1,5 @@
-"""The notices in the console that become of those that wait: a row for each person who
-is meant, in the transaction that passes the notice on, so that none is lost and none is
-written twice.
+"""The console's notices: a row for each person whom a waiting notice concerns, written
+in the transaction that passes the notice on, so that none is lost or written twice.
 """
 
 from collections.abc import Sequence
@@ -29,18 +28,19 @@ from approvals.people.notice_list import kind_of
 from checkpoints.models import Run
 
 MOST_ROWS = 5_000
-"""The most rows that one transaction writes for the people who hear of its notices."""
+"""The most rows that one transaction writes for the people it notifies."""
 TO_THOSE_NAMED = (OPENED, CAME_BACK, ESCALATED)
-"""The events of which only people hear whom the request names: they may see its run."""
+"""The events that concern only people whom the request names, and who therefore see its
+run.
+"""
 
 
 def new_person_notices(
     notices: Sequence[Notice],
 ) -> tuple[list[PersonNotice], int]:
-    """Return the rows of the first of these notices for the people who hear of them in
-    the console, and how many notices these are: as many as make `MOST_ROWS` at most, but
-    for the first, which may make more. Up to five queries for each notice, four for each
-    person, and two.
+    """Return the console's rows for the first of these notices, and the number of
+    notices they cover: as many as fit into `MOST_ROWS` rows, and at least one. Up to
+    five queries for each notice, four for each person, and two.
     """
     audience = _Audience(notices)
     rows: list[PersonNotice] = []
@@ -59,8 +59,8 @@ def new_person_notices(
 
 
 class _Audience:
-    """The people who are meant by the notices of a batch. What several of them have in
-    common is read once.
+    """The people whom the notices of a batch concern. What the notices have in common
+    is read once.
     """
 
     def __init__(self, notices: Sequence[Notice]) -> None:
@@ -70,11 +70,11 @@ class _Audience:
         self._people_by_principals: dict[tuple[str, ...], list[Any]] = {}
 
     def of(self, notice: Notice) -> list[Any]:
-        """Return the ids of the people who are meant by this notice."""
+        """Return the ids of the people whom this notice concerns."""
         if notice.event not in TO_REVIEWERS:
             return list(accounts_for(notice).values_list("pk", flat=True))
         request = self._requests.get(notice.request)
-        # A gate that signed by itself has waited for nobody.
+        # A gate that signed automatically did not wait for people.
         if request is None or request.status != RequestStatus.OPEN:
             return []
         people = self._named(principals_meant(request, notice))
@@ -94,7 +94,7 @@ class _Audience:
 
 def _excluded(request: ApprovalRequest) -> set[Any]:
     """Return the ids of the people whom four eyes exclude because of the start of the
-    run. A tier may ask them all the same, to look after the review.
+    run. A tier may still ask them, to look after the review.
     """
     if not request.policy.get("four_eyes"):
         return set()
@@ -114,7 +114,7 @@ def _row(notice: Notice, run: UUID, person: Any) -> PersonNotice:
 
 
 def _visible(rows: Sequence[PersonNotice]) -> list[PersonNotice]:
-    """Return those of these rows whose person may see the run now. Up to four queries
+    """Return the rows among these whose person may see the run now. Up to four queries
     for each person whom no request names.
     """
     runs_by_person: dict[Any, set[UUID]] = {}
@@ -135,12 +135,12 @@ def _visible(rows: Sequence[PersonNotice]) -> list[PersonNotice]:
 
 
 def _of_chosen_kinds(rows: Sequence[PersonNotice]) -> list[PersonNotice]:
-    """Return those of these rows whose person wants their kind to be listed."""
+    """Return the rows among these of kinds that their person wants listed."""
     muted = _muted_kinds({row.user_id for row in rows})
     return [row for row in rows if kind_of(row.event) not in muted.get(row.user_id, ())]
 
 
 def _muted_kinds(people: set[Any]) -> dict[Any, list[str]]:
-    """Return the kinds that these people do not want to be listed, by their ids."""
+    """Return the kinds that these people have muted, by their ids."""
     chosen = MailPreference.objects.filter(user__in=people)
     return dict(chosen.values_list("user", "muted"))

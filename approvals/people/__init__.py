@@ -1,3 +1,3 @@
-"""The acts of people on a review beside signing it: taking it, handing it on, letting
-another person decide.
+"""The acts of people on a review other than signing it: taking it, handing it on,
+letting another person decide.
 """

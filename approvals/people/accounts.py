@@ -11,8 +11,8 @@ LONGEST_NAME = 150
 
 
 def active_account(name: str, path: str) -> Any:
-    """Return the active account of a name, which stands at this path of what was sent.
-    Raises `InvalidValue`.
+    """Return the active account of a name that was sent at this path. Raises
+    `InvalidValue`.
     """
     accounts = get_user_model()
     account = None

@@ -1,5 +1,5 @@
-"""An act of a person on one request, beside signing: the transaction, the locks of run
-and request, and the lines of the audit log that a refusal leaves.
+"""An act of a person on one request, other than signing: the transaction, the locks of
+run and request, and the lines of the audit log that a refusal leaves.
 """
 
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ class RequestAct:
 def act_on(request_id: UUID | str, *, by: Any) -> Iterator[RequestAct]:
     """Lock an open request and its run for an act of this person, in one transaction.
 
-    Raises `UnknownThing`, `WrongStatus` (nothing can be decided in it any more),
+    Raises `UnknownThing`, `WrongStatus` (nothing in it can be decided now),
     `TamperedRow`, `WrongKey`. What it raises, or the act itself, leaves an audit line
     where it is a refusal of the person, or shows a changed record.
     """
@@ -104,7 +104,7 @@ def _locked_act(run_id: UUID, request_id: UUID, by: Any) -> RequestAct:
 
 
 def require_open(request: ApprovalRequest) -> None:
-    """Raise `WrongStatus` if nothing can be decided in a request any more. Reads
+    """Raise `WrongStatus` if nothing in a request can be decided now. Reads
     `request.run`.
     """
     why_closed = permissions.closed(request)

@@ -1,5 +1,5 @@
 """Claims: who has taken a review, so that no two people do the same work. It is a
-courtesy, unless the gate is `exclusive`: then nobody else signs as long as it lasts.
+courtesy, unless the gate is `exclusive`: then nobody else can sign while it lasts.
 
 A claim is a row, written under the run's lock. It decides nothing by itself.
 """
@@ -27,8 +27,9 @@ from orchestrator.engine.graphs.review_claim import claim_time
 
 
 def claim(request_id: UUID | str, *, by: Any) -> RequestClaim:
-    """Take a review, or take it anew for as long again. Others see who has it; under an
-    exclusive gate they cannot sign until it is released, handed over, or its time is up.
+    """Take a review, or extend one's claim on it. Others see who has it; under an
+    exclusive gate they cannot sign until it is released, handed over, or its time is
+    up.
 
     Raises, having changed nothing: `Claimed` (names who has it, since and until when),
     `NotAReviewer` (and leaves an audit line), `UnknownThing`, `WrongStatus`,
@@ -48,7 +49,7 @@ def claim(request_id: UUID | str, *, by: Any) -> RequestClaim:
 
 
 def release(request_id: UUID | str, *, by: Any) -> None:
-    """Give a review back that this person has taken. Stewards release any.
+    """Release a review that this person has taken. Stewards may release any.
 
     Raises, having changed nothing: `WrongStatus` (nobody has it), `Forbidden` (another
     person has it; leaves an audit line), `UnknownThing`, `TamperedRow`, `WrongKey`.
@@ -68,9 +69,9 @@ def release(request_id: UUID | str, *, by: Any) -> None:
 def assign(
     request_id: UUID | str, *, to: Any, by: Any, comment: str = ""
 ) -> RequestClaim:
-    """Hand a review to a person who may decide it: as if they had taken it themselves.
-    Who has taken it hands it over; stewards assign and reassign any. A `comment` is
-    written with it, or not at all.
+    """Hand a review to a person who may decide it, as if they had taken it themselves.
+    Its holder may hand it over; stewards may assign any. A `comment` is written with
+    it, or not at all.
 
     Raises, having changed nothing: `InvalidValue` (that person may not decide it, and
     why; or the comment cannot be written), `Forbidden` (leaves an audit line),
@@ -133,7 +134,7 @@ def _put(
     """Replace the current claim by one of this holder."""
     since = act.at
     if current is not None:
-        # Who takes it for longer has had it since they first took it.
+        # Whoever takes it for longer has had it since they first took it.
         is_again = current.by_id == holder.pk and assigned_by is None
         if is_again and is_held(current, at=act.at):
             since = current.at
@@ -166,22 +167,22 @@ def _end_in_words(taken: RequestClaim) -> dict[str, str]:
 
 
 def note_in_inboxes(request: ApprovalRequest) -> None:
-    """Count a change of the request, so that open inboxes draw it anew."""
+    """Count a change of the request, so that open inboxes redraw it."""
     rows = RequestReviewer.objects.filter(request=request)
     rows.update(changes=F("changes") + 1, changed_at=read_now())
 
 
-# What signing and pages ask.
+# Read by signing and by pages.
 
 
 def is_held(taken: RequestClaim, *, at: datetime) -> bool:
-    """Return whether a claim lasts at this moment."""
+    """Return whether a claim is in force at this moment."""
     return taken.until is None or taken.until > at
 
 
 def still_decides(taken: RequestClaim, request: ApprovalRequest) -> bool:
-    """Return whether who has taken a request may still decide something in it. A claim
-    of another person keeps nobody out. Reads `request.run`; some queries.
+    """Return whether the holder of a claim may still decide something in its request.
+    If not, the claim keeps nobody out. Reads `request.run`; some queries.
     """
     return not why_nothing_to_decide(taken.by, request)
 
@@ -189,12 +190,12 @@ def still_decides(taken: RequestClaim, request: ApprovalRequest) -> bool:
 def require_free(
     taken: RequestClaim, request: ApprovalRequest, by: Any, *, at: datetime
 ) -> None:
-    """Raise `Claimed` if another person, who may still decide there, holds this claim
-    on a request at this moment.
+    """Raise `Claimed` if this claim is in force for another person, who may still
+    decide there.
     """
     if taken.by_id == by.pk or not is_held(taken, at=at):
         return
-    # Otherwise nobody could sign what only others may sign.
+    # Otherwise such a claim would block what only others may sign.
     if not still_decides(taken, request):
         return
     until = taken.until.isoformat() if taken.until is not None else None
@@ -230,7 +231,7 @@ def holds_claim(person: Any, request_id: UUID) -> bool:
 
 
 def is_exclusive(request: ApprovalRequest) -> bool:
-    """Return whether nobody but its holder signs a request while a claim lasts."""
+    """Return whether only the holder of a claim may sign this request."""
     return bool(request.policy.get("exclusive"))
 
 
@@ -269,7 +270,7 @@ def end_claims(
 
 def shown_claim(request: ApprovalRequest) -> RequestClaim | None:
     """Return the claim on a request that lasts now, as a list read it with
-    `inbox.listed`; None if there is none, or nobody decides the request any more.
+    `inbox.listed`; None if there is none, or the request is closed to decisions.
     """
     taken: RequestClaim | None = getattr(request, "claim", None)
     if taken is None or request.status != "open":

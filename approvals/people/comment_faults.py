@@ -20,7 +20,7 @@ def faults_of_comments(subject: Subject) -> Iterator[Fault]:
     more for each hundred comments.
     """
     run = subject.run
-    # Read before the comments: who writes one meanwhile has its line only afterwards.
+    # Read before the comments, because a comment comes before its line.
     lines = {} if run.imported else _lines_of_comments(run.id)
     missing = dict(lines)
     unproved: list[RequestComment] = []
@@ -41,7 +41,7 @@ def faults_of_comments(subject: Subject) -> Iterator[Fault]:
 
 def _lines_of_comments(run: UUID) -> dict[UUID, AuditLine]:
     """Return the lines of the audit log on the comments of a run, by comment. One that
-    is not as it was sealed proves nothing.
+    does not match its seal proves nothing.
     """
     lines: dict[UUID, AuditLine] = {}
     for line in AuditLine.objects.filter(run=run, kind=LINE):
@@ -67,12 +67,12 @@ def _is_about(line: AuditLine, row: RequestComment) -> bool:
 
 
 def _without_line(subject: Subject, rows: list[RequestComment]) -> Iterator[Fault]:
-    """Yield a fault for each of these comments that nobody has written by what the audit
-    log says. Those of imported runs were written in another installation.
+    """Yield a fault for each of these comments that the audit log does not record.
+    Those of imported runs were written in another installation.
     """
     if subject.run.imported or not rows:
         return
-    # Those that were written after the lines had been read have theirs by now.
+    # Comments written after the lines were read have their lines by now.
     lines = _lines_of_comments(subject.run.id)
     for row in rows:
         if row.id not in lines:

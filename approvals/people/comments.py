@@ -1,9 +1,8 @@
 """Comments: what people say to each other about a request, for everybody who may see it.
 A comment is no decision, is never part of what anybody signs, and changes nothing.
 
-It is written without the run's lock and without a line of its log, so that a worker of
-the run neither waits nor commits again. The line of the audit log proves that it was
-written.
+Writing it needs neither the run's lock nor a line in its log, so no worker waits or has
+to commit again. The line of the audit log proves that it was written.
 """
 
 from collections.abc import Iterable
@@ -36,9 +35,11 @@ from orchestrator.engine.errors import (
 LONGEST = 4_000
 """The most characters of a comment."""
 MOST = 1_000
-"""The most comments on a request; people who write at once may pass it by a few."""
+"""The most comments on a request; concurrent writers may exceed it by a few."""
 MOST_OF_PERSON = 200
-"""The most comments of a person on a request, so that nobody uses up the room of all."""
+"""The most comments of one person on a request, so that nobody uses up the space of
+all.
+"""
 SHOWN = 50
 """The most comments that a page shows: the newest."""
 LINE = "request_commented"
@@ -53,9 +54,9 @@ def comment(
     write: UUID | str | None = None,
     id: UUID | str | None = None,
 ) -> RequestComment:
-    """Write a comment on a request, or on one write of it, and return it. Whoever may
-    see the run may; also when the request is closed and when the run has ended. Who
-    posts the same comment again under the same `id` gets the one that is there.
+    """Write a comment on a request, or on one write of it, and return it. Anyone who
+    may see the run may comment, even after the request is closed or the run has ended.
+    Whoever posts the same comment again under the same `id` gets the existing one.
 
     Raises, having changed nothing: `InvalidValue` (no text, too long, a write of
     another request, or too many comments), `UnknownThing` (also where this person may
@@ -79,7 +80,7 @@ def comment(
 def _written(
     request_id: UUID, comment_id: UUID, text: str, write: UUID | str | None, by: Any
 ) -> RequestComment:
-    """Write a comment, or return the one that is there under its id."""
+    """Write a comment, or return the existing one under its id."""
     request = _seen_request(request_id, by)
     row = RequestComment(
         id=comment_id,
@@ -96,14 +97,14 @@ def _written(
         return earlier
     _require_room(request, by)
     _insert(row)
-    # SQLite lets nobody else write from here on, so it is read after the insert.
+    # From here on SQLite blocks other writers, so this is read after the insert.
     _require_not_being_erased(request.run)
     return row
 
 
 def _seen_request(request_id: UUID, by: Any) -> ApprovalRequest:
-    """Return a request with its run, which no erasure begins with until the transaction
-    ends. Raises `UnknownThing` also where this person may not see the run.
+    """Return a request with its run, of which no erasure can begin until the
+    transaction ends. Raises `UnknownThing` also where this person may not see the run.
     """
     request = ApprovalRequest.objects.filter(id=request_id).first()
     unknown = UnknownThing(f"there is no request {request_id}", request=str(request_id))

@@ -46,7 +46,7 @@ def use_up(user: Any, *, session: str, at: datetime) -> bool:
     """Use up the log-ins of this session, and return whether there were any. Of two
     calls at once only one is answered yes. In the caller's transaction, if there is one.
     """
-    # The rows are locked by the update, which judges them anew once it has them.
+    # The rows are locked by the update, which judges them again once it has them.
     rows = _usable(user, session, at)
     used = rows.update(used_at=at)
     return bool(used)

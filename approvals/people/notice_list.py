@@ -58,8 +58,8 @@ MANY = 99
 
 @dataclass(frozen=True, slots=True)
 class ListedNotice:
-    """A notice as its person reads it. Of what they may not see any more it has no
-    title, link or outcome.
+    """A notice as its person reads it. It has no title, link or outcome once they may
+    no longer see what it is about.
     """
 
     row: PersonNotice
@@ -125,8 +125,8 @@ def _titles(
 
 
 def newest_unread(user: Any) -> int | None:
-    """Return the id of the row of a person that came last of those unread; None if
-    there are none. One query.
+    """Return the id of a person's newest unread notice; None if there is none. One
+    query.
     """
     unread = PersonNotice.objects.filter(user=user.pk, read_at=None)
     newest: int | None = unread.aggregate(newest=Max("id"))["newest"]
@@ -134,11 +134,11 @@ def newest_unread(user: Any) -> int | None:
 
 
 def mark_read(user: Any, *, until: int) -> int:
-    """Mark the notices of a person up to this id of a row as read, and return how many
-    were unread. Those that came since stay.
+    """Mark a person's notices up to this id as read, and return how many were unread.
+    Newer ones stay unread.
     """
-    # The number of the notice is of when it happened: one that was committed late may
-    # come after others with higher numbers.
+    # Notices are numbered when the event happens; one that commits late may follow
+    # higher numbers.
     unread = PersonNotice.objects.filter(user=user.pk, read_at=None, id__lte=until)
     return unread.update(read_at=read_now())
 
@@ -157,7 +157,7 @@ def choose_kinds(user: Any, listed: Collection[str]) -> None:
 
 
 def kind_of(event: str) -> str:
-    """Return the kind of an event; empty for one of which the console lists nothing."""
+    """Return the kind of an event; empty if the console does not list it."""
     for kind, events in KINDS.items():
         if event in events:
             return kind

@@ -1,5 +1,5 @@
-"""The part that people have in a request: what they have decided there, themselves or
-through others, and whether anything is left for them.
+"""The part of a person in a request: what they decided there, themselves or through
+others, and whether anything is left to decide.
 """
 
 from typing import Any
@@ -19,8 +19,8 @@ def why_nothing_to_decide(person: Any, request: ApprovalRequest) -> str:
     """Return the sentence that says why a person has nothing to decide in an open
     request; empty if they have. Reads `request.run`.
 
-    Nothing is left to who has signed all that is open, or is excluded from it. Raises
-    `TamperedRow`, `WrongKey`.
+    Nothing is left for someone who has signed all open writes or is excluded from them.
+    Raises `TamperedRow`, `WrongKey`.
     """
     if not person.is_active:
         return NOT_ACTIVE
@@ -40,8 +40,8 @@ def _is_left(
     state: RequestState,
     row: PendingWrite,
 ) -> bool:
-    """Return whether a write still waits for this person, by their own right or, where
-    they decide for others, for one of these.
+    """Return whether a write still waits for this person, by their own right or by that
+    of someone for whom they decide.
     """
     standing = state.standings[row.write]
     # After a veto everybody may sign again.
@@ -65,13 +65,13 @@ def _is_left(
 def others_who_took_part(
     person: Any, state: RequestState, row: PendingWrite
 ) -> set[int]:
-    """Return whose right is used by the decisions on this revision of a write that
-    count for others than this person: who decided, and for whom.
+    """Return whose rights other people's counting decisions on this revision have used:
+    those of the people who decided, and of those for whom they did.
     """
     last_votes = {}
     for vote in sorted(state.votes, key=lambda vote: vote.seq):
         is_current = vote.write == row.write and vote.revision == row.revision
-        # A person beats a standing policy, also one that uses the same right.
+        # A person outranks a standing policy, even one that uses the same right.
         if is_current and vote.by not in (person.pk, AUTOMATIC):
             last_votes[vote.by] = vote
     has_four_eyes = policy_of(state.request).four_eyes

@@ -1,6 +1,6 @@
-"""Sightings: when a person first had a revision of a write on the screen, and when
-nothing of it was folded any more. Pages and the API note them, and signing looks whether
-they do for the gate.
+"""Sightings: when a person first had a revision of a write on the screen, and when they
+had unfolded all of it. Pages and the API note them, and signing checks whether they
+satisfy the gate.
 
 All moments are by the database's clock.
 """
@@ -31,8 +31,8 @@ Revision = tuple[UUID, int]
 
 @dataclass(frozen=True, slots=True)
 class SeenRevision:
-    """A revision of a write that a person has on the screen. `opened`: nothing of it is
-    folded.
+    """A revision of a write that a person has on the screen. `opened`: all of it is
+    unfolded.
     """
 
     run: UUID
@@ -64,8 +64,8 @@ def sightings_of(user: Any, writes: Collection[UUID]) -> dict[Revision, Sighting
 
 
 def unnoted(user: Any, revisions: Mapping[Revision, bool]) -> set[Revision]:
-    """Return those of these revisions of which something is still to be noted: that this
-    person saw them, or, where the value is true, that nothing of them was folded. One
+    """Return the revisions among these that still have something to note: that this
+    person saw them or, where the value is true, that they unfolded all of it. One
     query.
     """
     earlier = sightings_of(user, {write for write, _ in revisions})
@@ -78,8 +78,8 @@ def unnoted(user: Any, revisions: Mapping[Revision, bool]) -> set[Revision]:
 
 
 def note_sightings(user: Any, seen: Sequence[SeenRevision]) -> None:
-    """Note that this person has these revisions on the screen now. What was noted before
-    stays as it was. One statement, two where one of them is `opened`, none without any.
+    """Note that this person has these revisions on the screen now. Earlier notes stay
+    unchanged. One statement, two where one of them is `opened`, none without any.
     """
     if not seen:
         return
@@ -122,7 +122,7 @@ def note_read_request(user: Any, request: ApprovalRequest) -> None:
     if closed(request) or not may_decide(user, request).yes:
         return
     [state] = load_states([request], protection_of(request.run))
-    # Whoever read it did not see what another one asks by now.
+    # The person who read it did not see what a newer request asks.
     if state.was_closed:
         return
     policy = policy_of(request)
@@ -158,9 +158,9 @@ def _any_of(revisions: Iterable[Revision]) -> Q:
 
 def require_considered(run: Run, by: Any, needed: Mapping[Revision, int | str]) -> None:
     """Raise `NotConsidered` unless this person has had each of these revisions on the
-    screen for as many seconds as its gate asks for; where that asks for no number, they
-    must have opened it. The facts: {writes, seconds: those that are left, unopened: how
-    many are to be opened, page}. One query; none where nothing is asked for.
+    screen for as many seconds as its gate demands; without a number, they must have
+    opened it. The facts: {writes, seconds: those that are left, unopened: how many are
+    to be opened, page}. One query; none if the gates demand nothing.
     """
     sightings = sightings_of(by, {write for write, _ in needed})
     seconds: dict[UUID, int] = {}
@@ -187,8 +187,8 @@ def require_considered(run: Run, by: Any, needed: Mapping[Revision, int | str]) 
 
 
 def _seconds_remaining(sighting: Any, considered: int) -> int:
-    """Return the whole seconds, rounded up, until a revision was on the screen for so
-    many; all of them if it was not yet.
+    """Return the whole seconds, rounded up, until a revision has been on the screen for
+    `considered`.
     """
     if sighting is None:
         return considered

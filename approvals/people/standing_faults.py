@@ -1,6 +1,6 @@
-"""Examines whether decisions of standing policies are those of policies that are there,
-of the people that they name, and within their limits. Part of the examination of a run;
-reads only.
+"""Examines whether decisions of standing policies come from existing policies, from the
+people they name, and stay within their limits. Part of the examination of a run; reads
+only.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -20,10 +20,11 @@ from orchestrator.engine.graphs.standing_policy import reason_against
 def faults_of_standing_policies(
     subject: Subject, decisions: Sequence[Decision]
 ) -> Iterator[Fault]:
-    """Yield a fault for each decision of a standing policy that nobody made so, or that
-    has signed what is not within its limits. Two queries, none without such a decision.
+    """Yield a fault for each decision of a standing policy that does not exist as
+    stated, or that signed something beyond its limits. Two queries, none without such a
+    decision.
     """
-    # Those of another installation stay there.
+    # Policies of another installation stay there.
     if subject.run.imported:
         return
     signed = [row for row in decisions if row.standing]
@@ -62,7 +63,7 @@ def _fault_of_policy(
 
 def _fault_of_value(row: Decision) -> str:
     """Return why the value that was signed is not within the recorded limits; empty if
-    it is, or cannot be read any more.
+    it is, or can no longer be read.
     """
     try:
         value = read_value(row, "final_value")

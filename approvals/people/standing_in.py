@@ -1,8 +1,9 @@
-"""Delegations: a person passes on their right to review for a time, and revokes that.
+"""Delegations: a person passes on their right to review for a time, and may revoke
+that.
 
-What is passed on is the right alone: who shaped the content stays excluded, on either
-side, and nobody passes on what others have passed on to them. `approvals.permissions`
-judges it when a person signs.
+Only the right is passed on: authors of the content stay excluded, on either side, and a
+delegated right cannot be passed on again. `approvals.permissions` judges it when a
+person signs.
 """
 
 from datetime import datetime, timedelta
@@ -28,7 +29,7 @@ from orchestrator.engine.frozen import frozen
 
 LONGEST_REASON = 1000
 LONGEST_TIME = timedelta(days=366)
-"""The longest time for which a right is passed on at once."""
+"""The longest time for which a right can be passed on."""
 MOST_AT_A_TIME = 10
 """The most people for whom one person decides at a time: each costs queries."""
 
@@ -90,10 +91,10 @@ def _require_other(to: Any, by: Any) -> None:
 
 
 def _require_none_yet(to: Any, by: Any, begins: datetime, ends: datetime) -> None:
-    """Raise `InvalidValue` if a person decides for the other in this time already: of
-    two delegations one would stay when the other is revoked.
+    """Raise `InvalidValue` if a person decides for the other in this time already: with
+    two delegations, one would survive the revocation of the other.
     """
-    # Two that are made at once wait for each other here.
+    # Concurrent delegations wait for each other here.
     accounts = get_user_model()._default_manager.filter(pk=by.pk)
     list(accounts.select_for_update(no_key=True).values_list("pk"))
     earlier = _lasting_between(begins, ends).filter(delegator=by, delegate=to).first()
@@ -134,9 +135,9 @@ def _facts_of(row: Delegation) -> dict[str, Any]:
 
 
 def revoke_delegation(delegation_id: UUID | str, *, by: Any) -> Delegation:
-    """End a delegation at once and for good: who passed the right on does, who got it,
-    and stewards. What was signed by it stays signed; an effect that has not begun does
-    not begin on it, unless only who got it has ended it.
+    """End a delegation at once and for good. Its delegator, its delegate and stewards
+    may. What was signed by it stays signed; an effect that has not begun does not begin
+    on it, unless it was the delegate who ended it.
 
     Raises `UnknownThing` (also where it is none of theirs), `TamperedRow`.
     """
@@ -150,7 +151,7 @@ def revoke_delegation(delegation_id: UUID | str, *, by: Any) -> Delegation:
             raise unknown_thing("delegation", delegation_id)
         sealed_rows.verify_row(row, PLAIN)
         _require_not_brought_back(row)
-        # Who passed the right on takes back, too, what the other has ended before.
+        # The delegator may also revoke a delegation that its delegate has ended.
         is_less = row.revoked_by_id == row.delegate_id and by.pk != row.delegate_id
         if row.revoked_at is not None and not is_less:
             return row
@@ -178,8 +179,8 @@ def _is_concerned(row: Delegation, by: Any) -> bool:
 
 
 def delegations_of(user: Any) -> "QuerySet[Delegation]":
-    """Return the delegations by which this person passes a right on or has got one, the
-    newest first, with the people.
+    """Return the delegations from and to this person, the newest first, with both
+    people.
     """
     of_user = Q(delegator=user.pk) | Q(delegate=user.pk)
     rows = Delegation.objects.filter(of_user)
@@ -187,7 +188,7 @@ def delegations_of(user: Any) -> "QuerySet[Delegation]":
 
 
 def seen_delegation(delegation_id: UUID | str, user: Any) -> Delegation:
-    """Return a delegation that this person may end: theirs, one to them, any for a
+    """Return a delegation that this person may end: from them, to them, or any for a
     steward. Raises `UnknownThing`.
     """
     row = Delegation.objects.filter(id=uuid_of(delegation_id, "delegation")).first()
@@ -198,8 +199,8 @@ def seen_delegation(delegation_id: UUID | str, user: Any) -> Delegation:
 
 @frozen
 class ListedDelegation:
-    """A delegation in a list. `refused`: it gives no right, because its row is not as it
-    was made, or was put back after it had been revoked. It cannot be ended either.
+    """A delegation in a list. `refused`: it grants nothing, because its row was
+    changed, or was put back after a revocation. It cannot be ended either.
     """
 
     row: Delegation

@@ -1,8 +1,8 @@
-"""Standing policies: a person lets a gate that permits it sign by itself what is within
-their limits, until a day and so many times, and takes that back.
+"""Standing policies: with one, a person lets a gate that permits it sign automatically
+within limits, up to a date and a number of uses, and may end that early.
 
-A policy is made beside a request of the gate that its maker may decide; it signs what is
-proposed from then on. `approvals.answers` judges the maker's right anew at each use.
+A policy is made on a request of the gate that its maker may decide, and signs what is
+proposed from then on. `approvals.answers` judges the maker's right again at each use.
 """
 
 from collections.abc import Mapping
@@ -64,7 +64,7 @@ def make_standing_policy(
     checked_text(reason, "reason", most=LONGEST_REASON)
     limits_by_path = _checked_limits(limits)
     _require_uses(most_uses)
-    # Before the transaction, which would take the audit line of a refusal back.
+    # Before the transaction, which would roll back the audit line of a refusal.
     request = _request_of_reviewer(request_id, by)
     with transaction.atomic():
         gate = request.policy.get("gate") or request.node
@@ -153,7 +153,7 @@ def _require_uses(most_uses: Any) -> None:
 
 
 def _request_of_reviewer(request_id: UUID | str, by: Any) -> ApprovalRequest:
-    """Return a request beside which this person may make a policy."""
+    """Return a request on which this person may make a policy."""
     request_uuid = uuid_of(request_id, "request")
     rows = ApprovalRequest.objects.select_related("run").filter(id=request_uuid)
     request = rows.first()
@@ -185,8 +185,8 @@ def _require_times(now: datetime, begins: datetime, ends: datetime) -> None:
 
 
 def _next_number(by: Any) -> int:
-    """Return the number of this person's next policy; two that are made at once wait for
-    each other here.
+    """Return the number of this person's next policy; concurrent ones wait for each
+    other here.
     """
     accounts = get_user_model()._default_manager.filter(pk=by.pk)
     list(accounts.select_for_update(no_key=True).values_list("pk"))
@@ -219,9 +219,9 @@ def _facts_of(row: StandingPolicy) -> dict[str, Any]:
 
 
 def revoke_standing_policy(policy_id: UUID | str, *, by: Any) -> StandingPolicy:
-    """End a standing policy at once and for good: who made it does, and stewards. What it
-    signed stays signed; an effect that has not begun does not begin on it where its node
-    acts on the authority of the gate.
+    """End a standing policy at once and for good. Its maker and stewards may. What it
+    signed stays signed; an effect that has not begun does not begin on it where its
+    node acts on the authority of the gate.
 
     Raises `UnknownThing` (also where it is none of theirs), `TamperedRow`.
     """
@@ -262,8 +262,8 @@ def standing_policies_of(user: Any) -> "QuerySet[StandingPolicy]":
 
 
 def seen_standing_policy(policy_id: UUID | str, user: Any) -> StandingPolicy:
-    """Return a standing policy with its maker. Raises `UnknownThing`, also where it is
-    none that this person may see.
+    """Return a standing policy with its maker. Raises `UnknownThing`, including where
+    it is none that this person may see.
     """
     rows = standing_policies_of(user).filter(id=uuid_of(policy_id, "standing policy"))
     row = rows.first()
@@ -285,8 +285,8 @@ def limits_in_words(limits: Mapping[str, Mapping[str, str]]) -> str:
 
 @frozen
 class ListedPolicy:
-    """A standing policy in a list. `refused`: it signs nothing, because its row is not as
-    it was made and last used, or was put back. `now` is the moment of the list.
+    """A standing policy in a list. `refused`: it signs nothing, because its row was
+    changed or put back. `now` is the moment of the list.
     """
 
     row: StandingPolicy
@@ -319,7 +319,7 @@ def listed_policies(user: Any, *, most: int) -> list[ListedPolicy]:
     queries at most.
     """
     now = read_now()
-    # Many that are over must not hide what still signs.
+    # Many expired ones must not hide those that still sign.
     lasts = When(revoked_at=None, ends_at__gt=now, then=Value(0))
     in_order = standing_policies_of(user).order_by(
         Case(lasts, default=Value(1)), "-made_at", "-id"

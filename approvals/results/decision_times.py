@@ -20,7 +20,7 @@ BOUNDS = (
 """From a minute to a week, in seconds."""
 
 histogram: Histogram | None = None
-"""The histogram of this process; None until somebody scrapes it."""
+"""The histogram of this process; None until it is scraped."""
 
 
 def keep() -> Histogram:

@@ -57,7 +57,7 @@ GRAVEST_FIRST = (
 )
 JOURNALED = ("write", "external")
 CALLER = "The caller"
-"""In the place of a node: whoever asked with no graph acts on what people approved."""
+"""Stands for a node: whoever asked without a graph acts on what people approved."""
 MOST_ATTEMPTS = 5_000
 """The most attempts that are counted; of more nothing is said."""
 MOST_VERIFIED = 20
@@ -126,7 +126,7 @@ def effect_results(
 ) -> dict[UUID, list[EffectResult]]:
     """Return what came of each of these requests, in the order of the graph's edges;
     nothing of a request that is not decided, that is about a patch, or whose graph is
-    not here. Three queries of columns, whatever the number of requests; none if nothing
+    not here. Three queries of columns, however many requests there are; none if nothing
     acts behind them; and one for what was asked with no graph. Each has its run loaded.
     """
     results: dict[UUID, list[EffectResult]] = {request.id: [] for request in requests}

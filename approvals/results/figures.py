@@ -27,7 +27,7 @@ from orchestrator.engine.errors import InvalidValue
 MOST_REQUESTS = 10_000
 """The most requests that are looked at: of more the newest."""
 FEWEST_SIGNERS = 5
-"""Where fewer people have signed, shares and medians would say how each of them works."""
+"""With fewer signers, shares and medians would reveal how each of them works."""
 QUICK = timedelta(seconds=3)
 """Who signs within this time of the first sight can hardly have read it."""
 
@@ -176,7 +176,7 @@ def _add(
     counts.quick += decided.get("quick", 0)
     if _is_overdue(record, decided):
         counts.overdue += 1
-    # What a policy alone has settled took no time of people.
+    # Requests that a policy settled alone took no time of people.
     elif record["settled_at"] is not None and decided.get("signed"):
         elapsed = record["settled_at"] - record["opened_at"]
         # The moments are by two clocks, which may differ.

@@ -152,7 +152,7 @@ def _newest_lines(
     few = counted.filter(place__lte=MOST_VERIFIED + 1).order_by("-seq")
     read: list[tuple[ReportedOn, int, datetime, int]] = []
     for task, seq, at, total in few.values_list("task", "seq", "at", "total"):
-        # A list shows what can be read; what is tampered with is for who opens it.
+        # A list shows what can be read; what is tampered with is for whoever opens it.
         with suppress(ValueError):
             read.append((ReportedOn.parse(task), seq, at, total))
     return read

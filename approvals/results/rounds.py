@@ -74,7 +74,7 @@ def lines_of(runs: Iterable[UUID]) -> Lines:
     for run, number, parent, superstep in rows.values_list(
         "run_id", "number", "parent_line", "superstep"
     ):
-        # Without its checkpoint nobody knows how far the older line counts.
+        # Without its checkpoint it is unknown how far the older line counts.
         departures[run, number] = (parent, -1 if superstep is None else superstep)
     return Lines(departures)
 

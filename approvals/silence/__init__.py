@@ -1,1 +1,1 @@
-"""Silence: what time does in a request while people have not decided."""
+"""Silence: what happens to a request over time while people have not decided."""

@@ -1,8 +1,8 @@
-"""The moments at which silence acts in a request, whatever it then does: the transaction
-under the run's lock that deadlines and tiers share.
+"""The moments at which silence acts on a request: the transaction under the run's lock
+that deadlines and tiers share.
 
-It locks the run, then the request, as `approvals.reviews` does. Whoever has the run's
-lock first wins: who comes second finds nothing left to do.
+It locks the run, then the request, as `approvals.reviews` does. Whoever gets the run's
+lock first wins; the second finds nothing left to do.
 """
 
 from collections.abc import Callable
@@ -57,10 +57,10 @@ class Passing:
 def act_when_due(
     kind: str, run_id: UUID, request_id: UUID, act: Callable[[Passing], bool]
 ) -> bool:
-    """Act on a request whose moment has come, by a job of this kind. Returns whether it
-    did anything: it does nothing to a request that is closed, or in a run in which
-    nothing can be decided now, and before the request's job is due: people may have
-    been given time beyond the moment.
+    """Act on a request whose moment has come, by a job of this kind. Returns whether
+    anything was done. Nothing is done if the request is closed, if nothing in its run
+    can be decided now, or before its job is due: people may have been granted more
+    time.
 
     A moment that is still to come gets a new job. A row that does not verify leaves the
     run tampered.
@@ -86,7 +86,7 @@ def _passing(kind: str, run_id: UUID, request_id: UUID) -> Passing | None:
     # When such a run goes on, its open requests get new jobs.
     if run.cancel_at or run.status in CLOSED_TO_DECISIONS:
         return None
-    # People may have signed in the time that a copy of the database lacks.
+    # People may have signed in the time that a restored copy lacks.
     if run.error_code == RESTORED:
         return None
     if not is_due(run_id, request_id, kind=kind):
@@ -102,7 +102,7 @@ def _passing(kind: str, run_id: UUID, request_id: UUID) -> Passing | None:
     if moment is None:
         return None
     at = read_now()
-    # Only the request's own time is sealed, not that of the job.
+    # Only the request's own moment is sealed; that of the job is not.
     if moment > at:
         add_missing_jobs(run_id, requests)
         return None

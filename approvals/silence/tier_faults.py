@@ -1,5 +1,5 @@
-"""The faults of tiers, for the examiner of approvals: tiers of which a request and the
-log say different things.
+"""The faults of tiers, for the examiner of approvals: tiers on which a request and the
+log disagree.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,8 +26,8 @@ def wrong_tiers(
     subject: Subject,
     row: ApprovalRequest,
 ) -> Fault | None:
-    """Return the fault of a request whose tiers have acted otherwise than the log says:
-    each has its line there, and each line its tier. One query for a request with tiers.
+    """Return the fault of a request if its tiers and the lines of the log do not match
+    one to one. One query for a request with tiers.
     """
     tiers = tiers_in(row.policy)
     passed = len(row.passed_tiers or ())
@@ -72,7 +72,7 @@ def _logged(row: ApprovalRequest) -> list[TierAct] | None:
             facts = read_value(line, "payload")
         except CountersignError:
             return None
-        # Such a line is reported for itself.
+        # The examiner of the log reports a line without facts.
         facts = facts or {}
         if facts.get("request") == request_id:
             act = TYPES[line.type]

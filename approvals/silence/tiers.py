@@ -1,7 +1,8 @@
-"""Tiers of requests: what time does while people have not decided. A tier that has come
-reminds them, or asks others too, once, under the run's lock.
+"""Tiers of requests: reminders and escalations while people have not decided. When its
+time comes, a tier reminds the reviewers or asks more people, once, under the run's
+lock.
 
-Who becomes a reviewer stays one, whatever comes later, until the request is closed.
+Added reviewers stay until the request is closed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,10 +37,9 @@ Tier = Mapping[str, Any]
 
 
 def meet_tiers(run_id: UUID, request_id: UUID) -> bool:
-    """Let the tiers of a request act that have come, in their order, each once. Returns
-    whether any did: none does in a request that is closed, in a run in which nothing
-    can be decided now, before the request's job is due, or once its deadline has come,
-    which decides instead.
+    """Let the due tiers of a request act in order, each once. Returns whether any did.
+    None acts if the request is closed, if nothing in its run can be decided now, before
+    its job is due, or after its deadline, which decides instead.
     """
     return act_when_due(deadline_jobs.TIER_KIND, run_id, request_id, _act)
 
@@ -50,7 +50,7 @@ def _act(passing: Passing) -> bool:
         return False
     number = len(request.passed_tiers or ())
     acting: list[Tier] = []
-    # The first has come, or the caller would have left.
+    # The first tier is due, or the caller would have returned.
     next_at = request.tier_at
     while next_at is not None and next_at <= passing.at:
         acting.append(tiers_in(request.policy)[number + len(acting)])
@@ -64,8 +64,8 @@ def _act(passing: Passing) -> bool:
 def _next_after(
     request: ApprovalRequest, passed: int, last_at: datetime
 ) -> datetime | None:
-    """Return when the tier acts that follows so many; `last_at` is when the one before
-    it was due.
+    """Return when the tier after the first `passed` acts; `last_at` is when the one
+    before it was due.
     """
     last = tiers_in(request.policy)[passed - 1]
     opened_at = last_at - time_of(last)
@@ -73,7 +73,7 @@ def _next_after(
 
 
 def _ask_too(passing: Passing, acting: Sequence[Tier]) -> None:
-    """Add the principals whom these tiers ask too to the reviewers of the request."""
+    """Add the principals to whom these tiers escalate to the reviewers of the request."""
     request = passing.request
     reviewers = set(request.reviewers_now)
     added: list[str] = []
@@ -87,8 +87,8 @@ def _ask_too(passing: Passing, acting: Sequence[Tier]) -> None:
 
 
 def _record(passing: Passing, acting: Sequence[Tier], number: int) -> None:
-    """Write what these tiers do into both logs, and a notice of each. `number` is that
-    of the first, from 0.
+    """Record these tiers in both logs, with a notice for each. `number` is that of the
+    first, from 0.
     """
     run = passing.run
     request = passing.request
@@ -120,7 +120,9 @@ def _record_in_audit_log(passing: Passing, tier: Tier, seq: int) -> None:
 
 
 def _named(tier: Tier) -> dict[str, Any]:
-    """Return whom a tier names, as a fact; nothing for those who may decide."""
+    """Return the principals that a tier names, as a fact; no fact if it addresses the
+    reviewers.
+    """
     to = tier["to"]
     if to is None:
         return {}
@@ -142,8 +144,8 @@ def _event(request: ApprovalRequest, number: int, tier: Tier) -> NewEvent:
 
 
 def _pass(passing: Passing, count: int, next_at: datetime | None) -> None:
-    """Keep under the request's seal that these tiers have acted and when the next one
-    is to, and queue the job of that one.
+    """Seal into the request that these tiers have acted and when the next one is due,
+    and queue its job.
     """
     request = passing.request
     moment = passing.at.isoformat()
@@ -163,7 +165,7 @@ def _pass(passing: Passing, count: int, next_at: datetime | None) -> None:
 
 
 def escalations(request: ApprovalRequest) -> list[tuple[datetime, list[str]]]:
-    """Return whom the tiers of a request have asked too, and when, in order."""
+    """Return to whom the tiers of a request have escalated, and when, in order."""
     rows: list[tuple[datetime, list[str]]] = []
     tiers = tiers_in(request.policy)
     for at, tier in zip(request.passed_tiers or (), tiers, strict=False):

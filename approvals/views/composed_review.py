@@ -148,7 +148,7 @@ def requests_of(run: Run, seen: Sequence[str] = ()) -> list[ApprovalRequest]:
         # What a cancelled run had asked for stays readable.
         statuses.append(RequestStatus.WITHDRAWN)
     shown = here.filter(Q(status__in=statuses) | Q(id__in=seen))
-    # What was re-opened stands there once, as it is asked now.
+    # A re-opened request is listed once, as it is asked now.
     shown = shown.exclude(_asked_anew())
     requests: list[ApprovalRequest] = list(shown.order_by("opened_at", "id"))
     if seen:
@@ -258,7 +258,7 @@ def _add_originals(
     edited: dict[UUID, WriteCard] = {}
     for question in questions:
         for slip in question.slips:
-            # Of a question there is no proposal.
+            # A question has no proposal.
             if slip.row.author_id is not None and not slip.is_question:
                 edited[slip.row.write] = slip
     if not edited:

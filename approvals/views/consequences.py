@@ -225,7 +225,7 @@ def lines_after(
         following = _lines_ahead(compiled, starts, (), ahead)
         lines = [_not_called(compiled.nodes[node]), *following]
     elif waits and outcome != "rejected":
-        # What it writes is decided by nobody, so all that follows may read it.
+        # Nobody decides its writes, so everything that follows may read them.
         following = _lines_ahead(compiled, starts, (), ahead)
         lines = _lines_of_run(compiled.nodes[node], following, fates, ahead, renews)
     else:

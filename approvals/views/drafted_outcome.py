@@ -297,8 +297,8 @@ def _beside_other_texts(
     drafted: Sequence[_Drafted],
     head_state: Callable[[], State],
 ) -> set[UUID]:
-    """Return the writes that must be decided anew when these drafts are signed: an edit
-    changes the title or the facts beside them.
+    """Return the writes that must be decided again when these drafts are signed: an
+    edit changes the title or the facts beside them.
     """
     edits: dict[UUID, Any] = {}
     for write in drafted:

@@ -128,7 +128,7 @@ def group_drafts(
     groups: Sequence[WriteGroup],
     posted: QueryDict,
 ) -> tuple[list[DraftChoice], list[str]]:
-    """Return a draft for each write of the posted groups, also if no verdict is
+    """Return a draft for each write of the posted groups, even if no verdict is
     drafted; and the groups that have changed since.
     """
     drafts: list[DraftChoice] = []

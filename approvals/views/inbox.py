@@ -415,7 +415,7 @@ def _rows(requests: list[ApprovalRequest], user: Any) -> list[InboxRow]:
 
     rows = []
     for request in requests:
-        # Only while people still decide is there anything to warn of.
+        # There is something to warn of only while people still decide.
         repeats = NO_REPEATS
         if request.status == RequestStatus.OPEN:
             repeats = repeats_by_run.get(request.run_id, NO_REPEATS)
@@ -582,7 +582,7 @@ def _kept_open(request: ApprovalRequest, newest: Mapping[UUID, int]) -> str:
         if decision.verdict in (VETO, "reject"):
             last[decision.write] = decision
     for write, decision in last.items():
-        # What has a newer revision is open because of that.
+        # A write with a newer revision is open because of it.
         is_current = decision.revision == newest.get(write)
         if decision.verdict == VETO and is_current:
             return "a veto keeps it open"

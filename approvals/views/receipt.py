@@ -211,7 +211,7 @@ def _add_earlier_signatures(lines: Sequence[SignedWrite], receipt: Receipt) -> N
     )
     signed: dict[str, dict[Any, str]] = {line.write: {} for line in lines}
     for decision in earlier.select_related("by").order_by("event_seq"):
-        # Who had signed twice counts by what they signed last.
+        # Whoever had signed twice counts by what they signed last.
         if decision.by_id != receipt.by_id:
             words = _signer_in_words(decision)
             signed[str(decision.write)][decision.by_id] = words
@@ -240,7 +240,7 @@ def _signer_in_words(decision: Decision) -> str:
 
 
 MOST_ASKINGS = 20
-"""The most requests of one signing for which the receipt says what came of them."""
+"""The most requests of one act whose outcomes a receipt shows."""
 
 
 def _requests_of(receipt: Receipt, run: Run) -> list[ApprovalRequest]:
@@ -288,8 +288,9 @@ def _answers_in_words(
     requests: Sequence[ApprovalRequest], *, sees_run: bool
 ) -> list[tuple[str, bool]]:
     """Return what the automatic policies and vetoes of these requests have answered: a
-    sentence for each time, and whether it keeps something open; without reasons for who
-    may not see the run. One query, none for gates with neither. Each request has its run.
+    sentence for each time, and whether it keeps something open; without reasons for
+    whoever may not see the run. One query, none for gates with neither. Each request
+    has its run.
     """
     answering = {"auto", "standing", "veto"}
     by_id = {row.id: row for row in requests if row.policy.keys() & answering}
@@ -349,7 +350,9 @@ def _reason_of(request: ApprovalRequest, answer: Decision) -> str:
 def _comments_on(
     requests: Sequence[ApprovalRequest], *, sees_run: bool
 ) -> Sequence[ShownComment]:
-    """Return the newest comments on these requests, none for who may not see the run."""
+    """Return the newest comments on these requests, none for whoever may not see the
+    run.
+    """
     if not requests or not sees_run:
         return ()
     return comments_of_requests(requests[0].run, requests)
@@ -549,7 +552,9 @@ def _fill(
 def _declared(
     row: PendingWrite, shown: Mapping[str, Any], compiled: Compiled | None
 ) -> ValueType:
-    """Return the type of a write's value; of what was asked with no graph the caller's."""
+    """Return the type of a write's value; the caller's type for a question without a
+    graph.
+    """
     if compiled is not None and compiled.name == ASKING:
         return type_of_item(stored_form(shown))
     return type_of_channel(compiled, row.node, row.channel)

@@ -146,7 +146,7 @@ def _refused(
     # Read again: the cause may have happened after the page was built.
     shown = _review_posted(request, visible_run(request.user, run.id), key=key)
     answer = show_again(request, shown, chosen, error)
-    # A script goes on with the page that is open, instead of posting all of it anew.
+    # A script continues with the open page instead of posting all of it again.
     if isinstance(error, ConfirmationRequired):
         answer.headers["X-Unconfirmed"] = "1"
     if isinstance(error, NotConsidered):

@@ -112,7 +112,7 @@ def drafts_in(
     plain = posted.dict()
     for write in dict.fromkeys(posted.getlist("write")):
         row = rows.get(write)
-        # Settled meanwhile, or never this person's to decide.
+        # Settled in the meantime, or never this person's to decide.
         if row is None:
             continue
         if plain.get(f"h-{write}") != row.hash:

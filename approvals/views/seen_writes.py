@@ -77,7 +77,7 @@ def _revision_in(text: str) -> Revision | None:
 def _decidable(user: Any, run: Run, posted: dict[Revision, bool]) -> list[SeenRevision]:
     """Return those of the posted revisions that this person may decide now."""
     states = states_of(run)
-    # Who looks while another has taken it, and signs later, has looked.
+    # Whoever looks while another has taken it, and signs later, has looked.
     rows = decidable_writes(user, run, states, despite_claims=True)
     seen: list[SeenRevision] = []
     for state in states:
@@ -97,7 +97,7 @@ def note_signed_page(request: HttpRequest, shown: Review, *, asked_for: bool) ->
     opened = set(request.POST.getlist(OPENED))
     seen: list[SeenRevision] = []
     for slip in shown.slips:
-        # Of a write that was revised meanwhile, this person saw another revision.
+        # Of a write that was revised in the meantime, this person saw another revision.
         is_same = request.POST.get(f"h-{slip.write}") == slip.row.hash
         if slip.may and is_same and slip.write in on_page:
             of_slip = shown.standing[slip.request].request

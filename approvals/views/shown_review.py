@@ -256,8 +256,8 @@ class Review:
 
     @cached_property
     def ending(self) -> str:
-        """The reason why nothing can be decided here any more; empty where something
-        can. One query for a run that was cancelled.
+        """The reason why nothing can be decided here now; empty where something can.
+        One query for a run that was cancelled.
         """
         # First, because a cancelled run keeps its status until its worker commits.
         if self.run.cancel_at:

@@ -23,7 +23,7 @@ VERBS = {
 @dataclass(frozen=True, slots=True)
 class Slot:
     """A signature that is needed, or one that a person gave; or what the deadline
-    decided (`deadline_did`: "approved" or "rejected"), which is no signature.
+    decided (`deadline_did`: "approved" or "rejected"), which is not a signature.
     `counts`: for a write in its newest revision.
     """
 

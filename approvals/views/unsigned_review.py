@@ -69,7 +69,7 @@ def show_again(
 
 
 def mark_refused_choice(chosen: Mapping[str, Choice], error: CountersignError) -> None:
-    """Note at the choice that the verb refused what is wrong with its value."""
+    """Attach a refusal of the verb to the choice whose value is wrong."""
     choice = chosen.get(str(error.facts.get("write")))
     if choice is None:
         return
@@ -103,8 +103,7 @@ def _restore_choices(
             continue
         if slip.may and slip.write not in moved:
             write_cards.keep_choice(slip, choice)
-        # Nobody can decide here any more, but the choice made on the page stays
-        # readable.
+        # Nobody can decide here now, but the choice made on the page stays readable.
         if slip.withdrawn:
             slip.not_sent = write_cards.CHOSEN[choice.verdict]
 
@@ -123,8 +122,8 @@ UNCONFIRMED = {
 
 
 def sentence_of(error: CountersignError, *, has_ended: bool = False) -> str:
-    """Return what went wrong, for people. `has_ended`: the page already explains that
-    nothing can be decided here any more, and why.
+    """Return what went wrong, for people. `has_ended`: the page already explains why
+    nothing can be decided here now.
     """
     # The page has a note on why, so the sentence is only about the choices.
     if isinstance(error, WrongStatus) and has_ended:

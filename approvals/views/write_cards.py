@@ -448,7 +448,7 @@ def _line(
 
 
 def _shown_in(row: PendingWrite) -> dict[str, Any]:
-    """Return what the row stores for showing the write."""
+    """Return the stored presentation of the write."""
     return sealed_columns.read_value(row, "shown") or {}
 
 
@@ -689,8 +689,8 @@ def _in_words(answer: Decision) -> str:
 
 
 def _adds(row: PendingWrite, base: pending_writes.StoredBase) -> bool:
-    """Return whether a write is combined with what is there. A call is compared with
-    nothing, so all of it is new.
+    """Return whether a write is combined with the existing value. A call is compared
+    with nothing, so all of it is new.
     """
     return not base.bound and not is_call(row.channel)
 

@@ -29,7 +29,7 @@ SMALLEST = 4
 MOST_GROUPS = 12
 SAMPLES = 3
 FAR = 10
-"""A write stands apart if its amount is more than this many times the group's median.
+"""A write is an outlier if its amount is more than this many times the group's median.
 """
 MOST_DIGITS = 100
 """The most digits of an amount before its point, and the most zeros behind it."""
@@ -83,7 +83,7 @@ class WriteLine:
             self.request,
             self.row.node,
             self.row.channel,
-            # What edits must fit, and what acting on it does.
+            # The type that edits must fit, and the effect of acting on the write.
             self.form,
             self.row.reason,
             tuple(sorted(self.changed)),
@@ -231,8 +231,8 @@ def _differing(now: Any, proposed: Any) -> Iterator[tuple[str, tuple[Any, Any]]]
 
 
 def amount_of(money: Any) -> Decimal | None:
-    """Return the amount that a gate declares for a write; None if there is none, or none
-    that can be counted with.
+    """Return the amount that a gate declares for a write; None if there is no amount,
+    or it is not a number.
     """
     if money is None:
         return None
@@ -402,8 +402,8 @@ def _total(lines: Sequence[WriteLine]) -> Leaf | None:
 
 
 def choose_by_drafts(group: WriteGroup) -> None:
-    """Set the verdict that is drafted for a group: the one that more than half of its
-    writes have, once each of them has one.
+    """Set the verdict that is drafted for a group: the verdict of more than half of its
+    writes, once all of them have one.
     """
     counts = Counter(line.chosen for line in group.lines)
     if counts[""]:

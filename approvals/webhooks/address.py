@@ -1,5 +1,5 @@
-"""The addresses to which webhooks send: which texts are one, and which hosts on the
-network may be connected to.
+"""The addresses to which webhooks send: how they are read, and to which network
+addresses a connection is allowed.
 """
 
 import ipaddress
@@ -16,12 +16,12 @@ LONGEST_URL = 500
 PORTS = {"https": 443, "http": 80}
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
-"""Addresses of version 6 that lead to one of version 4, in their last 32 bits."""
+"""IPv6 addresses that embed an IPv4 address in their last 32 bits."""
 
 
 @frozen
 class WebhookAddress:
-    """The parts of an address. `path` has the query too."""
+    """The parts of an address. `path` includes the query."""
 
     scheme: str
     host: str
@@ -30,7 +30,9 @@ class WebhookAddress:
 
     @property
     def named_host(self) -> str:
-        """Return the host as a request names it, with a port that is not the usual."""
+        """Return the host as a request names it, with its port unless that is the
+        default.
+        """
         host = f"[{self.host}]" if ":" in self.host else self.host
         if self.port == PORTS[self.scheme]:
             return host
@@ -38,8 +40,8 @@ class WebhookAddress:
 
 
 def read_address(url: Any) -> WebhookAddress:
-    """Return the parts of an address to which a webhook may send. Raises `InvalidValue`,
-    which repeats nothing of it, because its path may be secret.
+    """Return the parts of an address to which a webhook may send. Raises
+    `InvalidValue`, which quotes no part of it, because its path may be secret.
     """
     if not isinstance(url, str) or not 1 <= len(url) <= LONGEST_URL:
         raise _refusal(f"has 1 to {LONGEST_URL} characters")
@@ -83,9 +85,9 @@ def _refusal(words: str) -> InvalidValue:
 
 
 def may_connect(address: str) -> bool:
-    """Return whether a webhook may connect to this address of the network: a public one,
-    unless the settings allow others. An address of a link is never allowed: behind it
-    a cloud hands out the passwords of its machines.
+    """Return whether a webhook may connect to this network address: only to public
+    ones, unless the settings allow others. Link-local addresses are never allowed:
+    clouds hand out credentials there.
     """
     if conf().webhooks_to_private_addresses:
         return not _is_of_link(address)
@@ -93,7 +95,7 @@ def may_connect(address: str) -> bool:
 
 
 def _is_of_link(address: str) -> bool:
-    """Return whether an address is one of a link, or none at all."""
+    """Return whether an address is link-local, or not an address at all."""
     parsed = _parsed(address)
     if parsed is None:
         return True
@@ -101,16 +103,16 @@ def _is_of_link(address: str) -> bool:
 
 
 def is_public(address: str) -> bool:
-    """Return whether an address of the network is reached from everywhere: no loopback,
-    no private network, no link, no group, also not inside an address of version 6.
+    """Return whether a network address is public: not loopback, private, link-local or
+    multicast, even when embedded in an IPv6 address.
     """
     parsed = _parsed(address)
-    # Python counts these, which are out of use, as global.
+    # Python counts these deprecated addresses as global.
     if parsed is None or getattr(parsed, "is_site_local", False):
         return False
     for inner in (parsed, *_inside(parsed)):
         if not inner.is_global or inner.is_multicast or inner.is_reserved:
-            # The range of NAT64 is reserved, and judged by what is inside.
+            # The NAT64 range is reserved; the embedded address decides.
             if inner in _NAT64:
                 continue
             return False
@@ -125,7 +127,7 @@ def _parsed(address: str) -> IPAddress | None:
 
 
 def _inside(address: IPAddress) -> list[ipaddress.IPv4Address]:
-    """Return the addresses of version 4 to which one of version 6 leads."""
+    """Return the IPv4 addresses that are embedded in an IPv6 address."""
     if isinstance(address, ipaddress.IPv4Address):
         return []
     inside = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]

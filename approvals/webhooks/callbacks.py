@@ -1,7 +1,7 @@
-"""Callbacks: the address that whoever asks for an approval names, which hears what came
-of it. A webhook of this run alone, which stays as it was named.
+"""Callbacks: the address, named by whoever asks for an approval, that receives its
+outcome. A callback is a webhook of this run alone, and never changes.
 
-Naming an address makes this installation send there, so the settings list the hosts.
+This installation sends to whatever is named, so the settings list the allowed hosts.
 """
 
 from typing import Any
@@ -23,13 +23,13 @@ EVENTS = (
     f"{OF_RUN}{Status.CANCELLED}",
     f"{OF_RUN}{Status.FAILED}",
 )
-"""The events of which a callback hears."""
+"""The events that are sent to a callback."""
 PATH = "callback.url"
 
 
 def require_allowed(url: Any) -> str:
-    """Return the host of an address that a callback may have, with a port that is not
-    the usual. Raises `InvalidValue`, which repeats nothing of it.
+    """Return the host of an address that callbacks may use, with its port unless that
+    is the default. Raises `InvalidValue`, which quotes no part of the address.
     """
     try:
         host = read_address(url).named_host
@@ -65,13 +65,13 @@ def add_callback(run: Run, url: str, *, by: Any) -> str:
 
 
 def callback_of(run_id: UUID) -> Webhook | None:
-    """Return the callback of a run; None where it has none."""
+    """Return the callback of a run; None if it has none."""
     return Webhook.objects.filter(run=run_id).first()
 
 
 def visible_callback(user: Any, run_id: UUID) -> Webhook:
-    """Return the callback of a run for who named it, and for who manages webhooks.
-    Raises `UnknownThing` for everybody else, and where it has none.
+    """Return the callback of a run to the user who named it, or to one who manages
+    webhooks. Raises `UnknownThing` for everybody else, and if the run has none.
     """
     callback = callback_of(run_id)
     if callback is None or not _may_see(user, callback):
@@ -84,8 +84,8 @@ def _may_see(user: Any, callback: Webhook) -> bool:
 
 
 def require_same(run: Run, url: str | None) -> None:
-    """Raise `KeyConflict` if a run that was started before has another callback than
-    this, or one where this is None.
+    """Raise `KeyConflict` unless a run that was started earlier has this callback, or
+    none if `url` is None.
     """
     callback = callback_of(run.id)
     if (callback.url if callback else None) != url:

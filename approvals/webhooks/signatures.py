@@ -37,7 +37,7 @@ def key_of(secret: str) -> bytes:
 
 
 def signature_of(key: bytes, id: str, at: int | str, body: bytes) -> str:
-    """Return the signature of a message that is sent `at` so many seconds after 1970."""
+    """Return the signature of a message that is sent `at` this many seconds after 1970."""
     mac = hmac.new(key, f"{id}.{at}.".encode() + body, hashlib.sha256).digest()
     return f"v1,{base64.b64encode(mac).decode()}"
 

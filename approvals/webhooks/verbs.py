@@ -1,9 +1,8 @@
 """Webhooks: adding one, switching it on and off, removing it, sending a test, and
 sending a delivery again. `approvals.notices` sends what is due.
 
-Whoever manages webhooks reads in what they send about every run, so all of it needs the
-right to see all runs too. For everybody else there are none. `callbacks` adds those of
-single approvals.
+Webhooks report on every run, so managing them also needs the right to see all runs. For
+everybody else there are none. `callbacks` adds those of single approvals.
 """
 
 from collections.abc import Collection, Sequence
@@ -37,8 +36,8 @@ from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine.errors import InvalidValue, UnknownThing, WrongStatus
 
 SEND_WEBHOOK = "send_webhook"
-"""The kind of the jobs that send. Their fact `webhook` is the id of the webhook; that of
-callbacks has the host instead, as `receiver`.
+"""The kind of the jobs that send. Their fact `webhook` is the id of the webhook; jobs
+for callbacks have the host instead, as `receiver`.
 """
 TEST = "webhook.test"
 """The event of a test."""
@@ -61,13 +60,13 @@ def visible_callbacks(user: Any) -> "QuerySet[Webhook]":
     """Return the callbacks of approvals that this user may see, the newest first: all or
     none.
     """
-    # There may be millions, and their ids are in the order of their time.
+    # There may be millions; their ids are in order of time.
     return _visible(user).exclude(run=None).order_by("-id")
 
 
 def visible_webhook(user: Any, webhook_id: UUID) -> Webhook:
-    """Return the webhook or callback. Raises `UnknownThing`, also where the user may not
-    see it.
+    """Return the webhook or callback. Raises `UnknownThing`, including where the user
+    may not see it.
     """
     webhook = _visible(user).filter(id=webhook_id).first()
     if webhook is None:
@@ -82,9 +81,9 @@ def _visible(user: Any) -> "QuerySet[Webhook]":
 
 
 def is_vouched_for(webhook: Webhook) -> bool:
-    """Return whether who added a webhook still manages webhooks, so that it may be sent
-    to. The system always does. A callback may be sent to while the settings allow its
-    host, and whoever asked may still ask.
+    """Return whether a webhook may be sent to: whoever added it must still manage
+    webhooks. The system always does. For a callback, the settings must allow its host,
+    and its owner may still start runs.
     """
     if webhook.run is not None:
         is_allowed = webhook.receiver in conf().callback_hosts
@@ -100,8 +99,9 @@ def add_webhook(
     envelope: str = Envelope.STANDARD,
     by: Any,
 ) -> tuple[Webhook, str]:
-    """Add a webhook for these events of these graphs, all where none are named. Return
-    it with its secret, which is never shown again. `by` None is the system.
+    """Add a webhook for these events of these graphs; for all of them if none are
+    named. Return it with its secret, which is never shown again. `by` None is the
+    system.
 
     Raises `InvalidValue`, and `UnknownThing` for a person for whom there are none.
     """
@@ -166,8 +166,8 @@ def _checked_envelope(envelope: Any) -> str:
 
 
 def _checked_list(values: Any, path: str, *, most: int) -> list[str]:
-    """Return the different texts of a list. Raises `InvalidValue`."""
-    # In Python, a text is a collection too.
+    """Return the texts of a list without repetitions. Raises `InvalidValue`."""
+    # In Python, a string is a collection too.
     is_list = isinstance(values, Collection) and not isinstance(values, str | bytes)
     if not is_list or len(values) > most:
         raise InvalidValue(f"{path} is a list of at most {most}", path=path)
@@ -184,9 +184,9 @@ def secret_of(webhook: Webhook) -> bytes:
 
 
 def switch_webhook(webhook_id: UUID | str, *, active: bool, by: Any) -> Webhook:
-    """Switch a webhook on or off. What waits for one that is off waits until it is on,
-    and is then tried for a day. A row that does not verify can be switched off, and for
-    good.
+    """Switch a webhook on or off. Deliveries to one that is off wait until it is on,
+    and are then tried for a day. A row that does not verify can be switched off, and
+    for good.
 
     Raises `UnknownThing`, `InvalidValue`, `TamperedRow` and `WrongKey`.
     """
@@ -215,7 +215,7 @@ def _set_active(webhook: Webhook, active: bool) -> None:
         changed = sealed_rows.seal_again(webhook, protection, active=active)
         webhook.save(update_fields=changed)
         return
-    # A new seal would make the changed row look as it was written.
+    # A new seal would make a tampered row look genuine.
     webhook.active = active
     webhook.save(update_fields=["active"])
 
@@ -261,7 +261,7 @@ def send_test(webhook_id: UUID | str, *, by: Any) -> WebhookDelivery:
         webhook = _locked(webhook_id)
         _require_active(webhook)
         now = read_now()
-        # It is of this webhook alone, so that no other passes it on.
+        # It belongs to this webhook alone, so no other receives it.
         notice = Notice.objects.create(event=TEST, at=now, passed_on_at=now)
         delivery = WebhookDelivery.objects.create(
             webhook=webhook, notice=notice, due_at=now, made_at=now
@@ -301,15 +301,15 @@ def _add_job(webhook: Webhook) -> None:
 
 def add_callback_job(receiver: str) -> None:
     """Queue the job that sends what is due for all callbacks to this host, as
-    `add_send_job` does for a webhook: the callbacks of many approvals that a host does
-    not answer keep no other waiting.
+    `add_send_job` does for a webhook: so a host that does not answer delays only its
+    own callbacks.
     """
     jobs.add_job(SEND_WEBHOOK, name=f"callbacks:{receiver}", receiver=receiver)
 
 
 def add_send_job(webhook_id: UUID) -> None:
     """Queue the job that sends what is due for a webhook, in the caller's transaction,
-    unless there is one. Each has its own, so that a receiver that does not answer keeps
-    no other waiting.
+    unless there is one. Each webhook has its own job, so a receiver that does not
+    answer delays no other.
     """
     jobs.add_job(SEND_WEBHOOK, name=f"webhook:{webhook_id}", webhook=str(webhook_id))

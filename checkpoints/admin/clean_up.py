@@ -247,7 +247,7 @@ def act_on_job(request: HttpRequest, job: UUID, act: str) -> HttpResponse:
 
 def _require_look(request: HttpRequest) -> None:
     if not may_look(request.user):
-        # Who may not look must not learn that there is such a page.
+        # Whoever may not look must not learn that there is such a page.
         raise Http404
 
 

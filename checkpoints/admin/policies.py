@@ -63,7 +63,7 @@ class PolicyForm(ModelForm):
         for prefix, _, statuses in COLUMNS:
             for status in statuses:
                 self.fields[f"{prefix}_{status}"].widget.attrs["min"] = 0
-        # Who may only look at a policy has no fields, and no use for the names.
+        # Whoever may only look at a policy has no fields, and no use for the names.
         names = _graph_names() if "graph" in self.fields else []
         if names:
             self.fields["graph"].help_text = f"The name of a graph: {', '.join(names)}."

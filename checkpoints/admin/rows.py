@@ -163,7 +163,7 @@ def _binary(model: type[Model]) -> list[str]:
 
 def shown_fields(model: type[Model]) -> tuple[Field, ...]:
     """Return every column: payloads unpacked, and instead of the seals whether the row
-    is as it was sealed.
+    matches its seal.
     """
     binary = set(_binary(model))
     # The first of `SEALED_LATER` is a seal, the others are what it covers.
@@ -178,7 +178,7 @@ def shown_fields(model: type[Model]) -> tuple[Field, ...]:
 
 @admin.display(description="as it was sealed")
 def as_sealed(row: Any) -> str:
-    """Return whether a row is as it was sealed; else what is wrong with it."""
+    """Return whether a row matches its seal; else what is wrong with it."""
     fault = _fault_of(row)
     if fault is None:
         return "yes"
@@ -362,9 +362,7 @@ class MemoryTraceAdmin(ReadOnlyRows):
     actions = ()
 
     def get_queryset(self, request: HttpRequest) -> "QuerySet[Any]":
-        """With what their seals cover, for the list says whether each is as it was
-        sealed.
-        """
+        """With what their seals cover, for the list says whether each matches its seal."""
         # `ReadOnlyRows` would leave out the payloads.
         return admin.ModelAdmin.get_queryset(self, request)
 
@@ -388,7 +386,7 @@ class MemoryTraceAdmin(ReadOnlyRows):
     def delete_view(
         self, request: HttpRequest, *args: Any, **kwargs: Any
     ) -> HttpResponse:
-        """One that is not as it was sealed is not forgotten; the list says why."""
+        """One that does not match its seal is not forgotten; the list says why."""
         try:
             return super().delete_view(request, *args, **kwargs)
         except CountersignError as error:

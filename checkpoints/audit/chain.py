@@ -121,7 +121,7 @@ def _numbered(rows: list[AuditLine], head: ChainHead) -> ChainHead:
 def require_kept_head(*, lock: bool = False) -> AuditHead:
     """Return the job's own row of the head of the chain. With `lock` nobody else
     numbers lines until the transaction ends. Raises `TamperedRow` if the row is gone or
-    not as it was sealed, and `WrongKey`.
+    does not match its seal, and `WrongKey`.
     """
     rows = AuditHead.objects.select_for_update() if lock else AuditHead.objects.all()
     own_row = rows.first()
@@ -242,7 +242,7 @@ def tell_head(head: ChainHead) -> None:
 
 def told_heads() -> Iterator[ChainHead]:
     """Read the heads in the file that the settings name, the oldest first; none if
-    there is no file. Raises `OSError`, and `ValueError` for a line that is no head.
+    there is no file. Raises `OSError`, and `ValueError` for a line that is not a head.
     """
     path = _head_file()
     if path is None:

@@ -35,7 +35,7 @@ def record(
     line would be rolled back too; an act in the transaction that does it. `facts` are
     ids and names as JSON, never a value that a person decides on.
     """
-    # Lists of one graph find the line by this column, also when the run is gone.
+    # Lists of one graph find the line by this column, even when the run is gone.
     if not graph and run is not None:
         graph = _graph_of(run)
     row = new_row(
@@ -69,7 +69,7 @@ def record_act(kind: str, run: Any, *, actor: Any, seq: int, **facts: Any) -> Au
 
 
 def _graph_of(run: UUID) -> str:
-    # Who was refused may have named a run by its text.
+    # Whoever was refused may have named a run by its text.
     records = query_cache.select_values(_query_of_graph, UUID(str(run)))
     return str(records[0][0]) if records else ""
 

@@ -1,8 +1,8 @@
 """The import of a bundle from an installation whose key is trusted. The bundle is read
 twice: first to validate all of it, then to write it in one transaction.
 
-Its rows are sealed anew with the keys of this installation, and the run is verified
-like any other before the transaction ends. The run is read-only from then on;
+Its rows are resealed with the keys of this installation, and the run is verified like
+any other before the transaction ends. The run is read-only from then on;
 `docs/bundles.md` says what can be done with it.
 """
 
@@ -63,7 +63,7 @@ from orchestrator.engine.values import canonical
 
 BATCH_ROWS = 50
 BATCH_BYTES = 4_000_000
-# The signature is the last line, and no longer than this with what is around it.
+# The signature is the last line, and no longer than this with its frame.
 _TAIL = 2 * verifier.LONGEST_SIGNATURE
 _KEY = re.compile(rb'"key":"([0-9a-f]{64})"')
 _NONSENSE = (
@@ -220,7 +220,7 @@ def _require_trusted(source: BinaryIO, begin: int) -> Signed:
 
 
 def _people(names: Collection[str]) -> People:
-    """Return those of these people that are users here. One query."""
+    """Return the people among these that are users here. One query."""
     users = get_user_model()
     rows = users._default_manager.filter(**{f"{users.USERNAME_FIELD}__in": names})
     return dict(rows.values_list(users.USERNAME_FIELD, "pk"))
@@ -243,12 +243,12 @@ def _imported_before(row: Mapping[str, Any], signed: Signed) -> Run | None:
 
 def _require_end_of_removed(row: Mapping[str, Any]) -> None:
     """Raise `KeyConflict` if this run was removed here and its log ended elsewhere:
-    only the run that was removed comes back, else the log would end before a line that
-    is anchored, or be another one.
+    only the removed run itself may come back. Otherwise the log would end before an
+    anchored line, or differ.
     """
     last: dict[str, Any] | None = None
     for line in AuditLine.objects.filter(run=row["id"], kind=REMOVED):
-        # A line that is not as it was sealed proves nothing.
+        # A line that does not match its seal proves nothing.
         if fault_of(line, PLAIN) is not None:
             continue
         if last is None or int(line.facts["event_seq"]) > int(last["event_seq"]):
@@ -410,7 +410,7 @@ def _placed(run: Run, erased: Collection[str]) -> Run:
     run.key = f"{run.key[: LONGEST_KEY - 9]}~{str(run.id)[-8:]}"
     run.payloads = payloads.chosen(None)
     run.imported = True
-    # No worker goes on with it here, and `verify_run` says whether it is tampered.
+    # No worker continues it here, and `verify_run` says whether it is tampered.
     if run.status not in {*ENDS, *STOPPED} or run.status == Status.TAMPERED:
         run.status = Status.PAUSED
     _decrypt(run)
@@ -501,7 +501,7 @@ class _Batch:
         self._size = 0
 
     def _prepare(self, row: Any, erased: Mapping[str, str]) -> None:
-        """Check a row and seal it anew; `erased` are hashes of its erased columns."""
+        """Check a row and seal it again; `erased` are hashes of its erased columns."""
         if isinstance(row, RunLine):
             _require_departure(self.run, row)
         if isinstance(row, Checkpoint):

@@ -42,7 +42,7 @@ UNKNOWN_AMOUNT = (
 )
 UNKNOWN_WINDOW = "it does not say when the window began before which no policy signs"
 NOBODY = ("", "the deadline", "the veto")
-"""Who decided where no person did."""
+"""The deciders that are not people."""
 _VALUES = ("old_value", "proposed_value", "final_value")
 _SIDES = ("seen", "signed")
 
@@ -65,7 +65,8 @@ def verify_receipt(
         return Verdict(False, 0, error.args[1])
     except Exception as error:
         reason = f"it does not say what it must: {type(error).__name__}: {error}"[:200]
-        # A reason may quote the file, and no terminal is to obey what is in there.
+        # A reason may quote the file, whose control characters must not reach a
+        # terminal.
         return Verdict(False, 0, reason.encode("unicode_escape").decode())
     return Verdict(True, 0, "; ".join(filter(None, reservations)))
 
@@ -192,15 +193,15 @@ def _erased(receipt: dict[str, Any]) -> list[str]:
         "what was signed": [write["signed"]["value"], write["signed"]["shown"]],
     }
     names = [name for name, value in values.items() if holds_tombstone(value)]
-    # Of a reason a part of the text may have been erased.
+    # Part of a reason's text may have been erased.
     if TEXT in (receipt["decision"]["reason"] or ""):
         names.append("reason")
     return names
 
 
 def _uncovered(receipt: dict[str, Any]) -> list[str]:
-    """Return the names of what stands beside the values, and is not what the hash of
-    what was seen or signed covers.
+    """Return the names of the entries beside the values that the hash of what was seen
+    or signed does not cover.
     """
     write = receipt["write"]
     proven = [write[side] for side in _SIDES if _is_hashed(write[side])]
@@ -276,7 +277,7 @@ def _uncompared_window(receipt: dict[str, Any]) -> str:
     if window is None:
         return ""
     if staged_at is None:
-        # Of a person it says nothing: people need not wait.
+        # It does not apply to people, who need not wait.
         return UNKNOWN_WINDOW if decision["by"].startswith(POLICIES) else ""
     is_over = seconds_between(staged_at, decision["at"]) >= window
     _require(is_over, "a policy signed it before its window was over")
@@ -345,9 +346,7 @@ def _require_hash(
     hash_: str,
     what: str,
 ) -> None:
-    """Raise `Bad` if a revision does not have this hash. What was erased has none any
-    more.
-    """
+    """Raise `Bad` if a revision does not have this hash. An erased value has none."""
     run = receipt["run"]
     write = receipt["write"]
     if not _is_hashed(revision):

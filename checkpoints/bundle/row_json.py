@@ -75,7 +75,7 @@ def columns_of(model: type[Model]) -> tuple["Field[Any, Any]", ...]:
         return tuple(field for field in fields if field.name in RUN_COLUMNS)
     columns = []
     for field in fields:
-        # Numbers are given anew elsewhere, and seals are in separate lines.
+        # Numbers are granted again elsewhere, and seals are in separate lines.
         is_numbered = field.get_internal_type() == "BigAutoField"
         if field.name not in SEALS and not is_numbered:
             columns.append(field)
@@ -142,7 +142,7 @@ class RowReader:
                 return base64.b64encode(stored).decode()
             return sealed_columns.read_bytes(row, column, stored).decode()
         except (CountersignError, UnicodeDecodeError):
-            # What cannot be read must not stop the export of a run as it is.
+            # An unreadable value must not stop the export of a run as it is.
             return {"kept": base64.b64encode(in_row).decode()}
 
 

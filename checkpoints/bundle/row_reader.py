@@ -23,7 +23,7 @@ from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.values import canonical
 
 People = Mapping[str, int]
-"""Users by name, where the people of a bundle are people here."""
+"""Users by name, if the people of a bundle are users of this installation."""
 
 
 def row_of(

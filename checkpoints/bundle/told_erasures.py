@@ -28,8 +28,8 @@ column: hash}}.
 
 
 def erasures_of(run: Run, reader: RowReader) -> list[dict[str, Any]]:
-    """Return the erasures of a run for a manifest. Raises `WrongStatus` while one goes
-    on.
+    """Return the erasures of a run for a manifest. Raises `WrongStatus` while one is
+    under way.
     """
     records = list(ErasureRecord.objects.filter(run=run.id).order_by("at", "id"))
     if any(record.ended_at is None for record in records):
@@ -84,7 +84,7 @@ def keep_records(run: Run, records: Sequence[ErasureRecord]) -> None:
     records_here.delete()
     # Sealed at the end, when the rows that they cover are here.
     ErasureRecord.objects.bulk_create(records)
-    # The manifest has them in the order of time.
+    # The manifest lists them in order of time.
     run.erasure = ids[-1] if ids else None
 
 

@@ -70,7 +70,7 @@ POLICIES = ("the policy of ", "policy ")
 # Events whose facts are compared with other rows.
 READABLE = ("run_started", "checkpoint_noted", "erased")
 
-# What the hash of a row is over, in order; the payloads as bytes.
+# The values that the hash of a row covers, in order; the payloads as bytes.
 EVENT = "before run seq type at node task actor payload"
 CHECKPOINT = (
     "parent_hash run line seq superstep source fingerprint format committed"
@@ -212,7 +212,9 @@ def _require_signature(body: bytes, number: int, hash_: str, public_key: bytes) 
 
 
 def signed_text(key: str, lines: int, last: str) -> bytes:
-    """Return what is signed: `lines` are before the signature, `last` is their hash."""
+    """Return the signed document: `lines` is the number of lines before the signature,
+    `last` their hash.
+    """
     return f"{FORMAT}\n{key}\n{lines}\n{last}\n".encode()
 
 

@@ -20,7 +20,7 @@ def checked_number(
     most: int = MOST_WHOLE,
 ) -> int:
     """Return a whole number within bounds. Raises `InvalidValue`."""
-    # In Python True is a whole number too.
+    # In Python, True is an int too.
     if (
         isinstance(value, bool)
         or not isinstance(value, int)

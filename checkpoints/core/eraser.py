@@ -223,7 +223,7 @@ class PathEraser:
         return self.at(value, ("*", channel))
 
     def _acted_on(self, value: dict[str, Any]) -> dict[str, Any]:
-        """Erase what a node acts on: each write in it as one of its channel."""
+        """Erase the authority of a node: each write in it like one of its channel."""
         writes: list[dict[str, Any]] = []
         for write in value.get("writes", ()):
             erased = self.value(write["channel"], write["value"])
@@ -490,8 +490,8 @@ def _erased_inside(
     at: Callable[[Any, Where], Any],
     first: int = 0,
 ) -> Any:
-    """Return a dict or a list with each of its values erased; any other value as it is.
-    `first` is the index of the first item of a list.
+    """Return a dict or a list with each of its values erased; any other value
+    unchanged. `first` is the index of the first item of a list.
     """
     if isinstance(value, dict):
         erased = {}

@@ -18,7 +18,7 @@ _last = 0
 
 
 def uuid7() -> UUID:
-    """Return a new UUIDv7. Within one process each is greater than the one before, also
+    """Return a new UUIDv7. Within one process each is greater than the one before, even
     inside one millisecond.
     """
     global _last

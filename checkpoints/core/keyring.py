@@ -140,7 +140,8 @@ class Keyring:
         cached = self._ciphers.get(key_id)
         if cached is not None:
             return cached
-        # Another thread may forget the key meanwhile, so that nothing is read twice.
+        # Another thread may forget the key in the meantime, so that nothing is read
+        # twice.
         key = self.data_keys.get(key_id)
         if key is None:
             key = self._key(key_id)

@@ -38,7 +38,7 @@ def mask_any(value: Any, secrets: Mapping[str, str]) -> Any:
     """Return any value with every secret masked, for a log.
 
     Containers are walked. An object whose `repr` holds a secret becomes that text,
-    masked; others stay what they are. A number that is a secret is masked too.
+    masked; others stay unchanged. A number that is a secret is masked too.
     """
     pattern = _pattern_of(secrets)
     if pattern is None:

@@ -211,7 +211,7 @@ class MemoryStore:
             state_size=len(data),
             **meta,
         )
-        # Another thread must not walk the entries meanwhile.
+        # Another thread must not walk the entries in the meantime.
         with self._lock:
             self._entries[stored.id] = (stored, data)
         return stored

@@ -2,7 +2,7 @@
 
 
 def counted(count: int, thing: str) -> str:
-    """Return the number with the thing, in the plural unless there is one."""
+    """Return the number and the noun, in the plural unless the number is 1."""
     if count == 1:
         return f"1 {thing}"
     return f"{count:,} {thing}s"

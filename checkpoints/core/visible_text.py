@@ -288,7 +288,7 @@ def is_odd(letter: str) -> bool:
     turns the direction, is a blank other than the common one, or is another way to
     write what looks the same.
     """
-    # A control character by category, but line breaks are shown as a kind of their own.
+    # A control character by category, but line breaks are shown as a separate kind.
     if letter == "\n":
         return False
     category = unicodedata.category(letter)

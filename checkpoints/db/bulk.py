@@ -148,8 +148,8 @@ def _shared_conditions(row: Model, own: Names, vendor: str) -> tuple[Texts, list
         if value is None:
             conditions.append((name, "IS NULL"))
         elif isinstance(value, Enum):
-            # Constants of ours stand in the text: with an index over some of them only,
-            # SQLite would prepare it anew for every value.
+            # Our own constants are part of the text: with an index over some of them
+            # only, SQLite would prepare it again for every value.
             conditions.append((name, f"= '{value.value}'"))
         else:
             conditions.append((name, "= %s"))

@@ -147,7 +147,7 @@ def _one_statement(
     )
     update, params = fence.sql("postgresql", returning=_all_shared(shape))
 
-    # The parameters stand in the order of the text that `_fenced_sql` makes.
+    # The parameters follow the order of the text from `_fenced_sql`.
     deleted_model = None
     if delete is not None:
         deleted_model = type(delete)

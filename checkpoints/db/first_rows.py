@@ -60,7 +60,7 @@ def first_of_all(
     sources together, of which each is read as by `first_of_each`. Reads nothing.
 
     `sources` is a table `source` with a row and its `value` for each source. `rows` is
-    ordered by columns of its own, and has `SOURCE` in a condition.
+    ordered by its own columns, and has `SOURCE` in a condition.
     """
     order = [str(name) for name in rows.query.order_by]
     columns = {"value": F(column)}

@@ -38,7 +38,7 @@ def limit_connections() -> None:
     options: dict[str, Any] = connections[DEFAULT_DB_ALIAS].settings_dict["OPTIONS"]
     if connections[DEFAULT_DB_ALIAS].vendor == "postgresql":
         for name, value in _of_the_client().items():
-            # What a project sets itself stays.
+            # A project's own settings stay.
             options.setdefault(name, value)
     connection_created.connect(_limit, dispatch_uid="checkpoints.db.limits")
 

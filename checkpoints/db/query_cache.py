@@ -266,8 +266,8 @@ def _text(
         positions[to_driver(placeholder, vendor)] = position
     text, params = query(*placeholders).query.sql_with_params()
 
-    # Constants of ours stand in the text: a plan for any value of a parameter could not
-    # use an index over some statuses only, and would read all rows that were ever
+    # Our own constants are part of the text: a plan for any value of a parameter could
+    # not use an index over some statuses only, and would read all rows that were ever
     # queued.
     texts = []
     places = []

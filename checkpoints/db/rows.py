@@ -41,7 +41,7 @@ def new_row(
         row.__dict__ = stored
         row._state = _Stored()
         return row
-    # Values that are made anew for each row, unless they are passed.
+    # Values that are rebuilt for each row, unless they are passed.
     constants, factories = _defaults(model)
     for name, make in factories.items():
         if name not in values:

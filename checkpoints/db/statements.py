@@ -358,7 +358,7 @@ def params_of(
     params: list[Any] = []
     for row in rows:
         # A new row has all of its fields, and Django looks up the id of a related row
-        # by a function of its own.
+        # by its own function.
         values = list(read_values(row.__dict__))
         for position, adapt in to_adapt:
             value = values[position]

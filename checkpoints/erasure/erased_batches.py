@@ -1,4 +1,4 @@
-"""Erasing rows batch by batch: each is sealed anew without its values and noted in the
+"""Erasing rows batch by batch: each is resealed without its values and noted in the
 record, in one transaction under the lock of its run.
 """
 
@@ -63,7 +63,7 @@ def erase_rows(
             own_rows = rows.filter(pk__in=keys)
             if place.shared:
                 # Another run may write a shared row while this waits for it: then it is
-                # not this run's any more.
+                # no longer this run's.
                 own_rows = own_rows.select_for_update()
             noted = _erase_page(list(own_rows), record, protection_of(run), new_values)
         if not keys:
@@ -242,7 +242,7 @@ def _erase_checkpoint(
     sealed_rows.verify_row(row, protection)
     stored = {name: reader.stored_bytes(row, name) for name in ("change", "snapshot")}
     # The key of a run that is erased as a whole will be destroyed, so what stays is
-    # encrypted anew under another one.
+    # re-encrypted under another one.
     changes_key = protection.encrypted and not record.paths
     new_contents = _new_contents(row, stored, eraser, protection, every=changes_key)
     if not new_contents:

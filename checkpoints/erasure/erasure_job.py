@@ -107,8 +107,8 @@ def _end(record: ErasureRecord, eraser: Eraser, noted: int) -> None:
         record.refresh_from_db()
         if record.ended_at is not None:
             return
-        # It was read anew, and the seal that ends it would cover up a change that was
-        # made to it meanwhile.
+        # It was read again, and the seal that ends it would cover up a change that was
+        # made to it in the meantime.
         sealed_rows.verify_row(record, protection_of(run))
         _require_noted(record, noted)
         erased_batches.erase_run_row(run, record, eraser)

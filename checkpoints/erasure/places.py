@@ -123,7 +123,7 @@ def output_left(output: Any, eraser: Eraser) -> Any:
     """
     if not isinstance(output, dict):
         return eraser.opaque(output)
-    # First all parts as texts, so that one which is not known here is erased too.
+    # All parts become texts first, so that unknown ones are erased too.
     erased = {name: eraser.texts(value) for name, value in output.items()}
     writes = output.get("writes", ())
     erased["writes"] = [_write_left(write, eraser) for write in writes]

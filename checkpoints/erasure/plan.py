@@ -34,7 +34,7 @@ ORIGIN = "origin"
 PARENT = "parent"
 NOTHING_LEFT = (Erased, UnknownThing)
 """The refusals for which a run that inherited values is left out: they are erased
-already, or they are not there any more.
+already, or they are no longer there.
 """
 
 # Retention, which knows of holds, builds on this package and passes the check in.
@@ -49,9 +49,8 @@ is written, and again under the lock of the run.
 @frozen
 class Inherited:
     """A run that has values of another one: it came of it (a fork, a replay, a child, a
-    copy),
-    or that came of it (an origin, a parent). `run` is None if it is not here any more,
-    and of a fork that a store made and nobody has resumed.
+    copy), or that came of it (an origin, a parent). `run` is None if it is no longer
+    here, and of a fork that a store made and nobody has resumed.
     """
 
     id: UUID
@@ -116,7 +115,7 @@ def plan_erasure(
     held: Held,
 ) -> ErasurePlan:
     """Return what an erasure of these paths of a run (None: of all its values) would do
-    now, and with `forks` also of the runs that came of it. An erasure that would be
+    now, and, with `forks`, of the runs that came from it. An erasure that would be
     refused is refused here.
 
     Raises `UnknownThing` (run, or a path that is nowhere in it), `InvalidValue`,
@@ -259,7 +258,7 @@ def require_erasable(run: Run, held: Held) -> None:
 
 
 def require_sound(run: Run) -> None:
-    """Raise if a run does not verify: sealing it anew would cover that up."""
+    """Raise if a run does not verify: sealing it again would cover that up."""
     for fault in verification.verify_run(run.id, most=1):
         message = f"run {run.key} does not verify, so nothing is erased: {fault.reason}"
         raise TamperedRow(message, run=str(run.id), row=fault.what)

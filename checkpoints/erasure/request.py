@@ -131,7 +131,7 @@ def _read(record: ErasureRecord) -> ErasureRecord:
 
 def _require_no_new_fork(erasure: ErasurePlan) -> None:
     """Raise `WrongStatus` if more runs have the values than were planned for. Nothing
-    departs from a locked run any more, so this is checked when the last one is locked.
+    can depart from a locked run, so this is checked when the last one is locked.
     """
     run = erasure.run
     inherited_now = {(heir.id, heir.how) for heir in plan.inherited_of(run)}
@@ -153,8 +153,8 @@ def _begin(
     by: Any,
     held: Held,
 ) -> ErasureRecord:
-    """Insert the record and the job of one run of an erasure. From here on nothing
-    departs from the run any more.
+    """Insert the record and the job of one run of an erasure. From here on, nothing can
+    depart from the run.
     """
     run = locked_run.lock_run(run_plan.run.id, also_imported=True)
     plan.require_erasable(run, held)

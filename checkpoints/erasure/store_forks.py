@@ -18,7 +18,7 @@ STORE_FORK = "store fork"
 
 
 def forks_made_of(runs: Collection[UUID]) -> set[UUID]:
-    """Return the ids of forks of these runs, whether they have a run by now or not. One
+    """Return the ids of forks of these runs, whether or not they have a run yet. One
     query for a thousand runs.
     """
     forks: set[UUID] = set()

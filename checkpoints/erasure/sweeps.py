@@ -62,7 +62,7 @@ def _erase_files(
     record: ErasureRecord,
     eraser: Eraser,
 ) -> None:
-    """Delete the files that are named nowhere any more; those that another run names
+    """Delete the files that are no longer named anywhere; those that another run names
     stay, and are listed in the record. A run that is being erased as a whole names
     none.
     """
@@ -91,7 +91,7 @@ def _note_kept_files(record: ErasureRecord, names: Iterable[str]) -> None:
 
 
 def _erase_names(files: Collection[UUID], run: Run, eraser: Eraser) -> None:
-    """Erase the names of files that stay, if no other run shows them any more."""
+    """Erase the names of files that stay, if no other run still shows them."""
     for upload in Upload.objects.filter(id__in=files):
         erased_name = eraser.text(upload.name)
         if erased_name == upload.name:

@@ -89,7 +89,8 @@ def entries_for_takeover(lease: Lease, head: ledger.Head) -> dict[Task, Entry]:
     # A superstep that was cut off is still in progress where the run then went on with
     # another version, under signatures.
     is_cut_off = head.payload.open or head.source in checkpoint.BETWEEN
-    # Each intent comes with a line: where none follows the head, none can be missing.
+    # Each intent has a line in the log: if no line follows the head, no intent can be
+    # missing.
     if is_cut_off or lease.end.seq > head.logged:
         _require_begun(lease)
     return current
@@ -140,7 +141,8 @@ def _query_begun(run: UUID, line: int) -> "QuerySet[RunEvent]":
     is_whole = Q(committed=True) | Q(source__in=checkpoint.BEGINNINGS)
     own_checkpoints = Checkpoint.objects.filter(is_whole, run=run, line=line)
     newest_whole = own_checkpoints.order_by("-seq").values("event_seq")[:1]
-    # Of a line whose first checkpoints were removed, the log still has the beginning.
+    # Even if the first checkpoints of a line were removed, the log still has its
+    # beginning.
     beginnings = RunEvent.objects.filter(run=run, type="line_begun")
     newest_beginning = beginnings.order_by("-seq").values("seq")[:1]
     since = functions.Coalesce(Subquery(newest_whole), Subquery(newest_beginning), 0)
@@ -189,8 +191,8 @@ def write_intents(
     commit; what it raises leaves nothing written.
 
     Earlier attempts of these tasks that are still open are closed as failed: their
-    result, should it arrive, is late. Raises `StaleLease`. If the log moved meanwhile,
-    the lease follows it, and its `moved` is set.
+    result, should it arrive, is late. Raises `StaleLease`. If the log moved in the
+    meantime, the lease follows it, and its `moved` is set.
     """
     events = intent_log.intent_events(intents)
     rows = _intent_rows(lease, intents)
@@ -283,7 +285,7 @@ def write_results(lease: Lease, endings: Sequence[Ending]) -> list[Ending]:
 
 Close = Callable[[Lease, Sequence[Ending]], list[Ending]]
 """Writes endings to their open intents, in the caller's transaction; returns those
-whose attempt is not open any more.
+whose attempt is no longer open.
 """
 
 
@@ -362,7 +364,7 @@ def _open(run: UUID, line: int, *tasks: str | int) -> "QuerySet[TaskResult]":
 
 def _close(lease: Lease, endings: Sequence[Ending]) -> list[Ending]:
     """Write endings to their open intents, in the caller's transaction, in two
-    statements. Returns those whose attempt is not open any more.
+    statements. Returns those whose attempt is no longer open.
     """
     parameters: list[str | int] = []
     for ending in endings:
@@ -416,7 +418,7 @@ def _packed(value: dict[str, Any] | None) -> bytes:
 
 
 def amend_result(row: TaskResult, protection: Protection, **values: Any) -> bool:
-    """Change a result that verifies and seal it anew, in the caller's transaction.
+    """Change a result that verifies and seal it again, in the caller's transaction.
     Payloads are passed packed and not encrypted.
 
     Returns False if its outcome has changed since it was read. Raises `TamperedRow`,
@@ -462,7 +464,8 @@ def run_atomically(
         took_ms = int(seconds * 1000)
         ending = Ending(task, attempt, Outcome.DONE, output, took_ms=took_ms)
         late = _close(lease, [ending])
-        # Last, for it locks the run's row, and nobody could sign while the node works.
+        # This comes last, because it locks the run's row: nobody could sign while the
+        # node works.
         held = {"id": lease.id, "epoch": lease.epoch, "status": Status.RUNNING}
         fenced = statements.update_returning(Run, held, ["id"], epoch=lease.epoch)
         if late or not fenced:
@@ -519,7 +522,7 @@ def note_thread_ended(
     task: Task,
     attempt: int,
 ) -> None:
-    """Note that the thread of an attempt has ended, and so cannot act any more."""
+    """Note that the thread of an attempt has ended, and so can no longer act."""
     row = Run.objects.only("encrypted", "hash_key").get(id=run)
     attempts = _attempts_of(run, line, task).filter(attempt=attempt)
     with transaction.atomic():
@@ -536,7 +539,7 @@ def _seal_thread_ended(
     """
     now = timezone.now()
     # The run is locked before its results, as everywhere: other code that seals a
-    # result anew has read it under this lock.
+    # result again has read it under this lock.
     list(Run.objects.select_for_update().filter(id=run).order_by().values_list("id"))
     for row in attempts.select_for_update().order_by("id"):
         try:

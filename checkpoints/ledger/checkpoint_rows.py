@@ -199,7 +199,7 @@ def full_delta(checkpoint: NewCheckpoint, protection: Protection) -> Delta:
 
 def delta_after(head: Head, checkpoint: NewCheckpoint, protection: Protection) -> Delta:
     """Return the change of the row after `head`: what changed since the kept row before
-    it; or the whole document if that is smaller, or if most of it was set anew. If
+    it; or the whole document if that is smaller, or if most of it was set again. If
     snapshots are counted, the row after a kept one is never the whole.
     """
     if checkpoint.whole:
@@ -572,7 +572,7 @@ def _entry_size(name: str, value: Any) -> int:
 
 
 def _sizes_after(head: Head, checkpoint: NewCheckpoint) -> dict[str, int]:
-    """Return the sizes of the channels' entries after this step, without encoding anew
+    """Return the sizes of the channels' entries after this step, without re-encoding
     what only grew.
     """
     state = checkpoint.payload.state

@@ -92,7 +92,7 @@ run's row as it is after their commit.
 
 class ConcurrentUpdate(Exception):
     """Another writer appended to the log, or woke the run: refresh the lease and build
-    the commit anew.
+    the commit again.
     """
 
 
@@ -327,7 +327,7 @@ def prepare_commit(
     values = _columns(lease, run_update, at)
     values["head_seq"] = row.seq
     values["superstep"] = checkpoint.superstep
-    # A run that has ended needs nothing of its graph any more.
+    # A run that has ended no longer needs its graph.
     ends = run_update.status in ENDS
     values["pending"] = "" if ends else checkpoint.payload.pending
     if decided:
@@ -358,7 +358,7 @@ def prepare_commit(
         if work_sums.installed is not None:
             work_sums.installed.add("checkpoints")
             work_sums.installed.add("checkpoint_bytes", row.stored_size)
-        # The lease runs ahead of the commit, so that work can go on meanwhile.
+        # The lease runs ahead of the commit, so that work can go on in the meantime.
         lease_before = _changed_by_commit(lease)
         _update_lease(
             lease, fence, end, tape=run_update.tape, superstep=checkpoint.superstep
@@ -510,7 +510,7 @@ def append_events(
 def refresh_lease(lease: Lease) -> None:
     """Read the current end of the log into the lease, after a `ConcurrentUpdate`.
     Raises `StaleLease` if the lease is lost, and `TamperedRow` or `WrongKey` if the
-    run's row is not as it was sealed.
+    run's row does not match its seal.
     """
     leased = Run.objects.filter(id=lease.id, epoch=lease.epoch, status=Status.RUNNING)
     run = leased.only(*_REFRESHED).first()
@@ -518,7 +518,7 @@ def refresh_lease(lease: Lease) -> None:
         raise StaleLease(
             "another worker has this run", run=str(lease.id), epoch=lease.epoch
         )
-    # The next commit seals the row anew, and must not cover up a change made to it.
+    # The next commit seals the row again, and must not cover up a change made to it.
     run_row.verify_run_row(run)
     lease.end = LogEnd(run.event_seq, run.event_hash)
     lease.wakes = run.wakes
@@ -601,7 +601,7 @@ def _update_lease(
 
 def _columns(lease: Lease, run_update: RunUpdate, at: datetime) -> dict[str, Any]:
     """Return the columns of the run's row that follow from `run_update`."""
-    # Any commit is progress, so the claims that count towards poison begin anew.
+    # Any commit is progress, so the claims that count towards poison start over.
     values: dict[str, Any] = {
         "at_node": run_update.at_node[:400],
         "tape": run_update.tape,
@@ -618,12 +618,12 @@ def _columns(lease: Lease, run_update: RunUpdate, at: datetime) -> dict[str, Any
     values["lease_until"] = None
     values["leased_by"] = None
     values["progress"] = b""
-    # Set anew by each stop: an earlier time would make a waiting run due at once.
+    # Set again by each stop: an earlier time would make a waiting run due at once.
     values["due_at"] = None
     if run_update.due_in is not None:
         values["due_at"] = db_in(run_update.due_in)
     if lease.cancelling and run_update.status in _NOT_YET_CANCELLED:
-        # Should this process end here, the next worker to claim the run cancels it. The
+        # If this process ends here, the next worker to claim the run cancels it. The
         # run has not stopped, so it has no error.
         values["status"] = Status.QUEUED
         values["due_at"] = db_now()

@@ -147,7 +147,7 @@ def begin_line(
     `SaveFailed`, and `TamperedRow` or `WrongKey` if its head does not verify.
     """
     at = timezone.now()
-    # The head becomes the end of its line, so it must not be replaced any more.
+    # The head becomes the end of its line, so it must no longer be replaced.
     preceding_events = [*before, *locked_run.keep_head(run)]
     # Before the header, which carries the line to every row that is made below.
     run.line += 1

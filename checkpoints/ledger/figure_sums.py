@@ -28,7 +28,7 @@ DAYS = 30
 
 @frozen
 class Range:
-    """The figures to sum, and how to group them. Both days belong to it."""
+    """The figures to sum, and how to group them. Both days are included."""
 
     by: str
     graph: str
@@ -93,7 +93,7 @@ def after(
     by: str,
     position: Sequence[str],
 ) -> "QuerySet[Any, Any]":
-    """Return those of these sums that follow the one with these values in the columns
+    """Return the sums among these that follow the one with these values in the columns
     of `GROUPS`.
     """
     following = Q(pk__in=[])

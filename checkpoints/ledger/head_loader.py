@@ -61,7 +61,7 @@ def input_of(lease: Lease) -> Any:
     """
     row = new_row(Run, id=lease.id, input=lease.input)
     input_json = read_value(row, "input")
-    # Nothing of an encrypted run may stand in plain, even where its hash still fits.
+    # No value of an encrypted run may be stored in plain, even if its hash still fits.
     if lease.protection.encrypted and lease.input[:1] != ENCRYPTED:
         raise TamperedRow(
             f"the input of run {lease.key} is not encrypted, but the run is",

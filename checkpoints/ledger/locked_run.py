@@ -44,11 +44,12 @@ def lock_run(run_id: UUID, *, also_imported: bool = False) -> Run:
     """Return the run's row, locked until the caller's transaction ends. Everybody but
     its lease holder appends under this lock.
 
-    Raises `UnknownThing`; `TamperedRow` or `WrongKey` if it is not as it was sealed,
+    Raises `UnknownThing`; `TamperedRow` or `WrongKey` if it does not match its seal,
     for the caller's new seal would cover that up; `WrongStatus` for an imported run,
     unless `also_imported`; `OperationalError` if another transaction keeps it locked.
     """
-    # A worker that is frozen in its commit must not keep a person waiting for its lock.
+    # A worker that freezes during its commit must not keep a person waiting for the
+    # lock.
     rows = select_locked(Run, _query_locked, run_id, *lock_limits())
     if not rows:
         raise UnknownThing(f"there is no run {run_id}", run=str(run_id))
@@ -159,7 +160,7 @@ def mark_tampered(
     Returns whether this call marked it: a run that was marked before keeps the reason
     for it.
     """
-    # Nothing is wrong with a run whose rows only wait to be sealed anew.
+    # Nothing is wrong with a run whose rows only wait to be resealed.
     if isinstance(error, OlderSeal):
         return False
     rows = Run.objects.filter(id=run_id)

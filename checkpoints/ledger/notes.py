@@ -160,7 +160,7 @@ def metadata_of(run: Run) -> dict[str, Json]:
 
 def metadata_at_kept(run: Run, checkpoint: UUID) -> dict[str, Json] | None:
     """Return the metadata of a locked run as `metadata_of` does; None where this
-    checkpoint of it is not kept any more. One query.
+    checkpoint of it is no longer kept. One query.
     """
     names = attributes_of(RunMetadata)
     fetched = fetch_records(_sql_at_kept(names), [OF_RUN, checkpoint])
@@ -208,7 +208,7 @@ def _query_of_run(run: UUID) -> "QuerySet[RunMetadata]":
 def shown_metadata(runs: Collection[Run]) -> dict[UUID, dict[str, Any]]:
     """Return the metadata of these runs by run and name, as it may be shown. One query.
 
-    A value that is not as it was sealed, or cannot be read, is {"refused": why}.
+    A value that does not match its seal, or cannot be read, is {"refused": why}.
     """
     protections = {run.id: protection_of(run) for run in runs}
     shown: dict[UUID, dict[str, Any]] = defaultdict(dict)
@@ -256,7 +256,7 @@ def figures_at(
     seq: int,
 ) -> dict[str, dict[str, Any]]:
     """Return the sums of figures of a checkpoint, {node: {name: millionths}};
-    {"refused": why} if one of the numbers is not as it was sealed. One query.
+    {"refused": why} if one of the numbers does not match its seal. One query.
     """
     return figures_in(figure_rows(run, seq), run)
 
@@ -337,7 +337,7 @@ def with_metadata(
     runs: "QuerySet[Run]",
     texts: Mapping[str, str],
 ) -> "QuerySet[Run]":
-    """Return those of these runs that were started with this metadata, given by the
+    """Return the runs among these that were started with this metadata, given by the
     text of each value. An encrypted run is only found by the names that its graph
     declares as indexed.
     """
@@ -354,7 +354,7 @@ def checkpoints_with_metadata(
     checkpoints: "QuerySet[Checkpoint]",
     texts: Mapping[str, str],
 ) -> "QuerySet[Checkpoint]":
-    """Return those of these checkpoints of a run that have this metadata, given by the
+    """Return the checkpoints among these of a run that have this metadata, given by the
     text of each value.
     """
     for name, text in texts.items():

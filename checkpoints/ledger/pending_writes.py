@@ -65,7 +65,7 @@ def staged(  # noqa: PLR0913
     revision: int = 1,
 ) -> PendingWrite:
     """Return the proposal of a task (`task_columns`), a later `revision` if people are
-    asked about it anew. All rows made here are plain until `seal_and_encrypt`.
+    asked about it again. All rows made here are plain until `seal_and_encrypt`.
     """
     row = PendingWrite(
         write=write,

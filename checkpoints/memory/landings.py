@@ -102,15 +102,15 @@ def prepare_landings(
     journaled: Callable[[Task], bool],
     held: Iterable[tuple[Task, str, int | None]] = (),
 ) -> Landings:
-    """Compare landings with memory as it is now: a write lands on the version that it
-    was made on, and on nothing else.
+    """Compare landings with memory as it is now: a write lands only on the version that
+    it was made on.
 
     A task whose effect is journaled cannot run again, and its effect has happened: its
-    writes land on what is there, and their event records what they overtook. `held` are
-    (task, channel, version) of writes that a gate is about to hold. One query, none if
-    there is nothing to compare. Raises `MemoryConflict` naming the tasks that must run
-    again, and `TamperedRow` or `WrongKey` if a trace is not as it was sealed, because a
-    change that lands on it would cover that up.
+    writes land on the present version, and their event records what they overtook.
+    `held` are (task, channel, version) of writes that a gate is about to hold. One
+    query, none if there is nothing to compare. Raises `MemoryConflict` naming the tasks
+    that must run again, and `TamperedRow` or `WrongKey` if a trace does not match its
+    seal, because a change that lands on it would cover that up.
     """
     # A proposal that was overtaken before anybody is asked about it is made again.
     held_versions = [
@@ -231,7 +231,7 @@ def _trace_row(lease: Lease, change: MemoryChange, commit: Commit) -> MemoryTrac
 
 def _land(row: MemoryTrace, change: MemoryChange) -> None:
     """Replace the version that the row was made on. Raises `ConcurrentUpdate` if it is
-    not there any more.
+    no longer there.
     """
     if change.now:
         met = MemoryTrace.objects.filter(

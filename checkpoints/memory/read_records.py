@@ -43,7 +43,7 @@ from orchestrator.engine.values.canonical import Json
 
 JOURNAL = "journal"
 MOST_TRIES = 5
-"""The most times that a read is numbered anew because its number was taken."""
+"""The most times that a read is renumbered because its number was taken."""
 
 
 @dataclass(slots=True)
@@ -164,7 +164,7 @@ class ReplayingShelf:
 
     def _record(self, kind: str, call: Json, result: Json) -> bool:
         """Write a record under the next number, and return whether it was written: if
-        another worker took that number, the records are read anew instead. Raises
+        another worker took that number, the records are read again instead. Raises
         `StaleLease`: a record that comes after the lease was lost would belong to a run
         that goes on without it.
         """
@@ -198,9 +198,9 @@ class ReplayingShelf:
         lease = self.lease
         held = {"id": lease.id, "epoch": lease.epoch, "status": Status.RUNNING}
         if self._in_transaction_of_node():
-            # A record in it would keep the run's row locked, so that nobody signs,
-            # cancels or renews the lease until it ends; and a rollback would take the
-            # record along, though it was read.
+            # A record in it would keep the run's row locked, which would keep people
+            # from signing, cancels or renews the lease until it ends; and a rollback
+            # would take the record along, though it was read.
             with open_second_connection() as apart:
                 inserted = statements.insert_while(row, Run, held, using=apart)
         else:
@@ -219,7 +219,7 @@ class ReplayingShelf:
 
     def _in_transaction_of_node(self) -> bool:
         """Return whether the node itself began the transaction that is open, on a
-        database where a second connection can write meanwhile.
+        database where a second connection can write in the meantime.
         """
         if self.atomic or not connection.in_atomic_block:
             return False
@@ -320,7 +320,7 @@ def _records_of(lease: Lease, tasks: Iterable[Task]) -> "QuerySet[MemoryRecord]"
 
 
 def delete_read_records(lease: Lease, tasks: Iterable[Task]) -> None:
-    """Delete the records of these tasks, so that they read memory anew: what they had
+    """Delete the records of these tasks, so that they read memory again: what they had
     read led to a conflict.
     """
     _records_of(lease, tasks).delete()

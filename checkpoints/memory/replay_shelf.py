@@ -44,7 +44,7 @@ class OriginLine:
         *keys: str,
     ) -> dict[str, frozenset[int]]:
         """Return the versions that this line made of traces of a namespace, by key;
-        only of these keys, where some are given. One query.
+        only of these keys, if there are any. One query.
         """
         rows = MemoryLanding.objects.filter(
             run=self.id, line=self.line, namespace=namespace
@@ -258,7 +258,7 @@ class OverlaidShelf:
         content = own["value"]["content"]
         live = self.live.get(namespace, key)
         for trace in live.traces:
-            # A newer version does not show what the origin read.
+            # A newer version does not reveal what the origin read.
             if trace.ref == [*ref]:
                 return bool(trace.content != content)
         return False

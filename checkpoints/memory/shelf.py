@@ -57,7 +57,7 @@ COLUMNS = (
 
 
 def find(addresses: Collection[Address]) -> dict[Address, MemoryTrace]:
-    """Return the rows of these addresses, also of forgotten traces. One query, none for
+    """Return the rows of these addresses, even of forgotten traces. One query, none for
     no addresses.
     """
     if not addresses:
@@ -70,7 +70,7 @@ def find(addresses: Collection[Address]) -> dict[Address, MemoryTrace]:
 
 
 def require_sound(row: MemoryTrace) -> None:
-    """Raise `TamperedRow` or `WrongKey` if a trace is not as it was sealed. Memory
+    """Raise `TamperedRow` or `WrongKey` if a trace does not match its seal. Memory
     belongs to the installation, so each row itself records whether it is encrypted.
     """
     sealed_rows.verify_row(row, Protection(row.encrypted))
@@ -207,7 +207,7 @@ def _with_retries(work: Callable[[], T]) -> T:
         try:
             return work()
         except (OperationalError, InterfaceError):
-            # What the transaction did so far is lost with the connection.
+            # The transaction's work so far is lost with the connection.
             if connection.in_atomic_block:
                 raise
             connection.close()
@@ -217,9 +217,9 @@ def _with_retries(work: Callable[[], T]) -> T:
 
 def delete_trace(row: MemoryTrace, *, by: Any, version: int | None = None) -> bool:
     """Forget a trace: its content goes, its version stays and counts on. Leaves an
-    audit line. Returns False if it was forgotten before, or, if a `version` is
-    given, has another one by now. Raises `TamperedRow` and `WrongKey` if it is not as
-    it was sealed, because a new seal would cover that up.
+    audit line. Returns False if it was forgotten before, or, if a `version` is given,
+    has another one by now. Raises `TamperedRow` and `WrongKey` if it does not match its
+    seal, because a new seal would cover that up.
     """
     rows = MemoryTrace.objects.select_for_update().filter(id=row.id, deleted=False)
     if version is not None:

@@ -1,5 +1,5 @@
 """Records of what was erased from a run, and what replaced it. Written only by
-`checkpoints.erasure`; kept for ever.
+`checkpoints.erasure`; kept forever.
 """
 
 from django.conf import settings
@@ -18,7 +18,7 @@ class ErasureRecord(Sealed):
     IDENTITY = ("run", "id")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    # No foreign key: the record is kept for ever, and its run may be removed.
+    # No foreign key: the record is kept forever, and its run may be removed.
     run = models.UUIDField()
     by = models.ForeignKey(
         settings.AUTH_USER_MODEL,

@@ -95,7 +95,7 @@ class Job(models.Model):
                 name="job_claimable",
                 condition=Q(status__in=[status.value for status in LIVE]),
             ),
-            # Of these the ones that are due, however many deadlines are far ahead.
+            # Only the due ones among these, however many deadlines lie far ahead.
             models.Index(
                 fields=["status", "due_at"],
                 name="job_due",

@@ -4,8 +4,8 @@ from django.db import models
 
 
 class OlderSeals(models.Model):
-    """Its one row exists while rows wait to be sealed anew: the migrations put it into
-    a database that an older release wrote, and `manage.py seal_anew` removes it.
+    """Its one row exists while rows wait to be resealed: the migrations put it into a
+    database that an older release wrote, and `manage.py seal_anew` removes it.
     """
 
     id = models.SmallIntegerField(primary_key=True, default=1)

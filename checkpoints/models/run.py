@@ -167,7 +167,7 @@ class Run(Sealed):
                 for field in ("on_behalf_of", "parent_run")
             ),
             models.Index(
-                # In the order of the list, for who sees only what they started.
+                # In the order of the list, for whoever sees only what they started.
                 fields=["started_by", "-created_at", "-id"],
                 name="run_by_starter",
                 condition=models.Q(started_by__isnull=False),

@@ -40,8 +40,8 @@ class RunEvent(Sealed):
 
     class Meta:
         ordering = ["run_id", "seq"]
-        # Of few lines each, so other runs pay nothing for them. The names of types are
-        # those of `checkpoints.threads.names`.
+        # Each covers few lines, so other runs pay nothing for them. The names of types
+        # are those of `checkpoints.threads.names`.
         indexes = [
             models.Index(
                 fields=["run", "node", "seq"],

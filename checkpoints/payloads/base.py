@@ -43,7 +43,7 @@ class PayloadBackend(Protocol):
 
     def delete(self, name: str, kept: bytes) -> None:
         """Delete the bytes. A missing name is no error. `kept` is empty if there is no
-        row any more.
+        longer a row.
         """
         ...
 

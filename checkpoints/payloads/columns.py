@@ -50,7 +50,7 @@ def get_payload(
     name: str,
     column: bytes,
 ) -> bytes:
-    """Return the bytes that a column stands for. Raises `PayloadLost`,
+    """Return the bytes that a column refers to. Raises `PayloadLost`,
     `PayloadsUnavailable`, `UnknownBackend`.
     """
     store = backend(backend_name)

@@ -135,7 +135,8 @@ def _save(
     """
     if storage.exists(path):
         raise FileExistsError(path)
-    # Another process may take the path meanwhile; the storage then chooses another one.
+    # Another process may take the path in the meantime; the storage then chooses
+    # another one.
     saved = storage.save(path, ContentFile(data))
     if saved != path:
         storage.delete(saved)

@@ -81,7 +81,7 @@ def older_files(
     folders = [folder] if folder else _folders(root)
     for name in folders:
         for entry in _entries(root / name):
-            # Another process may remove it meanwhile.
+            # Another process may remove it in the meantime.
             with suppress(FileNotFoundError):
                 if _is_older_file(entry, than):
                     yield name, entry.name

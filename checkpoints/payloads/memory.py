@@ -43,7 +43,7 @@ class MemoryPayloads:
         if folder:
             prefix = f"{folder}/"
         names = []
-        # Copied, because another thread may put a payload meanwhile.
+        # Copied, because another thread may put a payload in the meantime.
         for name, (_, at) in list(self._payloads.items()):
             if at < before and name.startswith(prefix):
                 names.append(name)

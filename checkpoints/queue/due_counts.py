@@ -52,7 +52,7 @@ class QueuedVersion:
 @frozen
 class DueGraph:
     """The runs of a graph that need a worker, queued or after their waiting time, of
-    which the oldest has been due for so many seconds.
+    which the oldest has been due for this many seconds.
     """
 
     graph: str
@@ -131,8 +131,8 @@ def oldest_due() -> datetime | None:
 
 
 def queued_versions(without: Collection[str], *, most: int) -> list[QueuedVersion]:
-    """Return the first `most` versions of which runs are queued and due, in order of
-    their names, `without` those of these fingerprints. One query.
+    """Return the first `most` versions that have queued and due runs, in order of their
+    names, `without` these fingerprints. One query.
     """
     fingerprints = {}
     for number, fingerprint in enumerate(sorted(without)):

@@ -44,8 +44,8 @@ def place_seal(
 
 
 def require_sound(job: Any) -> None:
-    """Raise `TamperedRow` if a job's facts or its place are not as they were sealed,
-    and `WrongKey`. `job` has the fields of the row that its lease holds.
+    """Raise `TamperedRow` if a job's facts or its place do not match their seals, and
+    `WrongKey`. `job` has the fields of the row that its lease holds.
     """
     name = f"checkpoints_job {job.id}"
     if job.facts:

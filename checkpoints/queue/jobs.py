@@ -58,9 +58,8 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The progress of a job. Its next slice goes on from `place`: any JSON, which it
-    reads as `JobLease.place`. With a `pause`, in seconds, that slice begins after it,
-    and not at once.
+    """The progress of a job. Its next slice continues from `place`: any JSON, which it
+    reads as `JobLease.place`. With a `pause`, in seconds, that slice begins after it.
     """
 
     done: int
@@ -230,7 +229,7 @@ def begin_job(job_id: UUID, epoch: int) -> JobLease | None:
     """Begin the lease of a claim; it is the worker's first statement. Returns None if
     the worker came too late and must leave. Counts an attempt.
 
-    A job whose facts or place are not as they were sealed fails for good without being
+    A job whose facts or place do not match their seals fails for good without being
     run, or is tried again if it is of a kind in `UNFAILING`.
     """
     # The epoch rises again, so that of two workers with one message only one begins.
@@ -368,7 +367,7 @@ def continue_job(job_id: UUID | str) -> bool:
 
 
 def wake_named(name: str, *, due_in: float) -> bool:
-    """Let a job of this name be due within so many seconds, in the caller's
+    """Let a job of this name be due within this many seconds, in the caller's
     transaction. Returns False if none waits longer for its next turn: one that is
     paused, or waits after a failure, is left as it is.
     """

@@ -64,7 +64,7 @@ def started_ticks(pid: int) -> int:
     /proc/<pid>/stat, proc(5)); 0 where there is none.
 
     A process that has ended but was not yet waited for (a zombie) counts as none,
-    because it cannot act any more.
+    because it can no longer act.
     """
     try:
         return _ticks(_stat(pid))

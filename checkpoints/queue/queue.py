@@ -101,7 +101,7 @@ class Queue:
         return self.model.objects.filter(status__in=self.statuses)
 
     def renew(self, claims: Iterable[Claim], *, worker: UUID) -> int:
-        """Lengthen leases that were handed out and not begun. Returns how many of them
+        """Extend leases that were handed out but not begun. Returns how many of them
         are still held.
         """
         # A claim that has begun has a later epoch; only its heartbeat lengthens it.

@@ -55,7 +55,7 @@ def _alive() -> "QuerySet[Worker]":
 
 def with_heartbeat() -> "QuerySet[Worker]":
     """Return the query for the workers that have sent a heartbeat within a lease and
-    have not stopped, also those that are about to.
+    have not stopped, including those that are about to.
     """
     # By the database's clock, as heartbeats are written: this host's may be wrong.
     since = db_in(-conf().lease_seconds)

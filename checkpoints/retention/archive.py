@@ -58,8 +58,8 @@ def write_bundle(rule: Rule, run_id: UUID, by: Any) -> Archived | None:
         return None
     # Checked when the removal was queued too, but a worker may have another folder.
     require_folder(rule)
-    # Read before the bundle is written, which holds all this, and what the run did
-    # meanwhile.
+    # Read before the bundle is written, which holds all this, and what the run did in
+    # the meantime.
     rows = Run.objects.filter(id=run_id)
     columns = rows.values_list("head_seq", "event_seq", "erasure").first()
     if columns is None:
@@ -77,7 +77,7 @@ def write_bundle(rule: Rule, run_id: UUID, by: Any) -> Archived | None:
 
 
 def _require_not_erased_since(file: Path, run_id: UUID, erasure: UUID | None) -> None:
-    """Delete the bundle and raise `WrongStatus` if an erasure began meanwhile. An
+    """Delete the bundle and raise `WrongStatus` if an erasure began in the meantime. An
     erasure lists the bundles that it finds in the folder; one that began before this
     bundle lay there has not listed it.
     """

@@ -44,8 +44,8 @@ def begin_erasure(
     by: Any = None,
 ) -> ErasureRecord:
     """Begin an erasure as `erase` does, but leave the work to a worker. Returns the
-    record when the work is queued, and nothing can begin at the run's checkpoints any
-    more; its `ended_at` is set when all is done. Raises as `erase` does, and
+    record when the work is queued, and from then on nothing can begin at the run's
+    checkpoints; its `ended_at` is set when all is done. Raises as `erase` does, and
     `WrongStatus` while another erasure of the run goes on.
     """
     require_manager(by)

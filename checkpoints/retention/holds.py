@@ -92,15 +92,15 @@ def require_not_being_erased(run: UUID) -> None:
 def release_hold(hold_id: int, *, by: Any, reason: str = "") -> bool:
     """End a hold; the audit log records why. Return False if it had ended before, or
     there is none. Raises `InvalidValue`, `Forbidden`, and `TamperedRow` or `WrongKey`
-    if it is not as it was sealed.
+    if it does not match its seal.
     """
     return _end(LegalHold.objects.filter(id=hold_id), "hold_released", by, reason)
 
 
 def pin(checkpoint_id: UUID | str, *, by: Any, reason: str = "") -> Pin:
-    """Keep a checkpoint until it is unpinned. Return the pin, which may be one that the
-    checkpoint already has. Raises `UnknownThing` if there is no such checkpoint in a
-    timeline, `InvalidValue`, `Forbidden`.
+    """Keep a checkpoint until it is unpinned. Return the pin, which may exist already.
+    Raises `UnknownThing` if there is no such checkpoint in a timeline, `InvalidValue`,
+    `Forbidden`.
     """
     row, _ = pin_or_find(checkpoint_id, by=by, reason=reason)
     return row
@@ -186,8 +186,8 @@ def _insert(row: LegalHold | Pin) -> None:
 
 
 def _release(rows: Any, row: LegalHold | Pin, by: Any) -> bool:
-    """End a hold or a pin that is as it was sealed. Return False if another process
-    ended it first.
+    """End a hold or a pin that matches its seal. Return False if another process ended
+    it first.
     """
     # The new seal would cover up a change that was made to the row.
     sealed_rows.verify_row(row, sealed_rows.PLAIN)
@@ -206,7 +206,7 @@ def _release(rows: Any, row: LegalHold | Pin, by: Any) -> bool:
 
 def _lock_row(run: UUID) -> Run | None:
     rows = Run.objects.select_for_update().filter(id=run)
-    # A page must answer, also where a removal has hung with the lock.
+    # A page must answer, including where a removal has hung with the lock.
     row: Run | None = within_limits(rows.only("id")).first()
     return row
 

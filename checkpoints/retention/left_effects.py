@@ -1,9 +1,9 @@
-"""Keeping the outside effects of a run known when its rows are removed: they are left
-with the run that it was forked from, as results on a line that no run has. So plans of
+"""Keeping the outside effects of a run known when its rows are removed: they pass to
+the run that it was forked from, as results on a line that no run has, so that plans of
 its relatives still list them.
 
-A run that was not forked leaves nothing: it is removed only when no fork of it exists
-any more.
+A run that is not a fork leaves nothing: it is removed only when none of its forks
+exists.
 """
 
 from collections.abc import Iterator, Sequence

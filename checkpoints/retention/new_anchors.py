@@ -83,7 +83,7 @@ def set_anchor(run: Run, last: int, anchor: NewAnchor) -> bool:
     before it, is not as it was when it was proven.
     """
     row = anchor.row
-    # Both are read anew, for the snapshot was proven before the run was locked.
+    # Both are read again, for the snapshot was proven before the run was locked.
     row_now = Checkpoint.objects.filter(id=row.id).first()
     rows_before = Checkpoint.objects.filter(run=run.id, seq=last)
     before = rows_before.values_list("seq", "content_hash").first()

@@ -1,5 +1,5 @@
-"""Storing the rows of policies: only here, each sealed, each with a line of the audit
-log.
+"""Stores the rows of policies. Nothing else writes them; each is sealed, and each has a
+line of the audit log.
 """
 
 from typing import Any
@@ -57,7 +57,7 @@ def require_sound(graph: str) -> None:
 
 
 def _record_renamed(policy: RetentionPolicy, by: Any) -> None:
-    """Record that another graph has no policy any more, where its stored one is given
+    """Record that another graph no longer has a policy, where its stored one is given
     to this graph.
     """
     if not policy.pk:

@@ -97,7 +97,7 @@ def is_confirmed(policy: RetentionPolicy) -> bool:
     """Return whether a person has confirmed the dry run of a policy as it stands now.
     One query.
     """
-    # The row of a deleted policy says nothing of it; a new one must be confirmed anew.
+    # The row of a deleted policy says nothing of it; a new one must be confirmed again.
     lines = AuditLine.objects.filter(kind__in=(CONFIRMED, DELETED), graph=policy.graph)
     return _confirms(lines.order_by("-id").first(), policy)
 

@@ -1,5 +1,5 @@
 """The job that removes what a policy does not keep: run after run, each piece in a
-short transaction, with its progress in the same one. It goes on after a kill at any
+short transaction that also records the progress. It continues after a kill at any
 moment, and reports exactly what it removed.
 """
 
@@ -245,8 +245,8 @@ def _record_end(
 def _removed(
     lease: JobLease, rule: Rule, by: Any, result: Pruned, total: int
 ) -> Iterator[None]:
-    """Remove piece by piece, and yield after each, until nothing goes any more or the
-    limit is reached.
+    """Remove piece by piece, and yield after each, until nothing more goes or the limit
+    is reached.
     """
     began = timezone.now()
     seconds_before = result.seconds
@@ -295,8 +295,8 @@ def _next_runs(rule: Rule, result: Pruned) -> list[RunAt]:
 
 
 def _runs_to_prune(rule: Rule, runs: Sequence[RunAt]) -> list[tuple[RunAt, bool]]:
-    """Return those of these runs from which something goes, in this order, and whether
-    all of it goes.
+    """Return the runs among these that lose rows, in this order, and whether they go as
+    a whole.
     """
     ids = [run_id for run_id, _ in runs]
     rows = classified(rule).filter(run__in=ids, why__in=REMOVED)

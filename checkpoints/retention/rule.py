@@ -53,7 +53,7 @@ class Rule:
             return False
         if any(moment >= self.now for moment in self.older.values()):
             return True
-        # Of the statuses without an age nothing is kept by its age either.
+        # Statuses without an age keep nothing by age either.
         return self.keep_last == 0 and not self.older.keys() >= AGED
 
     def says_the_same(self, other: "Rule") -> bool:

@@ -48,11 +48,11 @@ def workers_that_left(lease: JobLease) -> Iterator[Step]:
 
 
 def memory_that_is_old(lease: JobLease) -> Iterator[Step]:
-    """Forget traces of memory that are older than `MEMORY_DAYS`; 0 keeps them for ever.
+    """Forget traces of memory that are older than `MEMORY_DAYS`; 0 keeps them forever.
     Their versions stay, and each trace leaves a line in the audit log. A trace that a
     run under a legal hold wrote stays. Its place: {id, forgotten, refused}.
 
-    A trace that is not as it was sealed stays as it is. Raises `TamperedRow` or
+    A trace that does not match its seal stays as it is. Raises `TamperedRow` or
     `WrongKey` for the first of these, once all others are done, at each attempt.
     """
     place: dict[str, Any] = {
@@ -74,10 +74,10 @@ def memory_that_is_old(lease: JobLease) -> Iterator[Step]:
             break
         for row in batch:
             try:
-                # A trace that was written anew since is young, and stays.
+                # A trace that was rewritten since is young, and stays.
                 place["forgotten"] += _forget(row)
             except CountersignError:
-                # It goes on: one bad trace must not keep all others for ever.
+                # It goes on: one bad trace must not keep all others forever.
                 place["refused"] = place["refused"] or row.id
         place["id"] = batch[-1].id
         yield Step(
@@ -89,8 +89,8 @@ def memory_that_is_old(lease: JobLease) -> Iterator[Step]:
 
 
 def _forget(row: MemoryTrace) -> bool:
-    """Forget a trace, unless the run that wrote it has come under a hold meanwhile.
-    Returns whether it was forgotten. Raises `TamperedRow`, `WrongKey`.
+    """Forget a trace, unless the run that wrote it has come under a hold in the
+    meantime. Returns whether it was forgotten. Raises `TamperedRow`, `WrongKey`.
     """
     with transaction.atomic():
         # A trace without a run was not written by one, so no hold can be about it.

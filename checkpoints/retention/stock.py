@@ -53,7 +53,7 @@ def _sums_by_age(now: datetime) -> dict[str, Sum]:
             filter=_between(begin, end),
         )
         end = begin
-    # What is older than all of them.
+    # Everything older than all of them.
     sums[f"age{len(AGES)}"] = Sum(
         "stored_size",
         filter=_between(None, end),

@@ -38,7 +38,7 @@ MOST = 500
 end, each with its event.
 """
 TRIES = 3
-"""How often a removal is begun anew because the run went on."""
+"""How often a removal is begun again because the run went on."""
 
 
 @frozen
@@ -104,7 +104,7 @@ def remove_chosen(
         elsewhere: list[Checkpoint] = []
         with transaction.atomic():
             run = locked_run.lock_run(run_id)
-            # Chosen anew at each attempt, since holds, pins and forks may have come.
+            # Chosen again at each attempt, since holds, pins and forks may have come.
             stretch, may_be_more = _last_stretch(choose(run))
             if not stretch:
                 return None
@@ -216,7 +216,7 @@ def _rows_that_go(facts: str) -> Query:
 def _last_stretch(
     going: Sequence[tuple[int, int]],
 ) -> tuple[list[tuple[int, int]], bool]:
-    """Return the newest of these rows that follow each other without a gap, and whether
+    """Return the newest of these rows that form a sequence without gaps, and whether
     there may be more.
     """
     stretch: list[tuple[int, int]] = []

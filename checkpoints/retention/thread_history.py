@@ -64,7 +64,7 @@ def _remove(runs: Sequence[Run], choose: Choose, needs: Needs, *, by: Any) -> No
     for run in runs:
         try:
             _remove_all_from(run, choose, needs, by=by)
-        # It was deleted meanwhile, with all of its checkpoints.
+        # It was deleted in the meantime, with all of its checkpoints.
         except UnknownThing:
             continue
 
@@ -98,13 +98,13 @@ def _remove_all_from(run: Run, choose: Choose, needs: Needs, *, by: Any) -> None
 
 
 def _remove_from(run: Run, choose: Choose, needs: Needs, *, by: Any) -> bool:
-    """Return whether all that goes has gone; not where lines came meanwhile."""
+    """Return whether all that goes has gone; not where lines came in the meantime."""
     pins = Pin.objects.filter(run=run.id, released_at=None)
     pinned = set(pins.values_list("checkpoint", flat=True))
     going = removable(run, choose, needs, pinned=pinned)
     if not going.rows and not going.lines:
         return True
-    # What was changed by hand must not go without a word.
+    # A row that was changed by hand must not be removed silently.
     for fault in verify_run(run.id, most=1):
         raise TamperedRow(
             f"thread {run.key} does not verify, so nothing goes: {fault.reason}",
@@ -166,7 +166,7 @@ def _remove_lines(run_id: UUID, going: Removable, *, by: Any) -> bool:
     """
     with transaction.atomic():
         run = _locked(run_id)
-        # Looked for anew: writes, pins and checkpoints may have come since.
+        # Looked for again: writes, pins and checkpoints may have come since.
         lines = lines_without_rows(run)
         head = Checkpoint.objects.get(run=run.id, seq=run.head_seq)
         needed = {number for number in lines if number >= _first_needed(head)}

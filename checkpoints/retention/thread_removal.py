@@ -35,7 +35,7 @@ def remove_thread(
         raise WrongStatus(f"run {run.key} is no thread", run=str(run.id))
     rule = _rule_without_age(run)
     try:
-        # What was changed by hand must not go without a word.
+        # A row that was changed by hand must not be removed silently.
         for fault in verify_run(run.id, most=1):
             message = f"thread {run.key} does not verify, so it stays: {fault.reason}"
             raise TamperedRow(message, run=str(run.id), row=fault.what)

@@ -49,8 +49,8 @@ PARTS: list[Any] = [
     TaskFigure,
 ]
 """The models whose rows hang on a run; other floors add theirs when they are ready.
-Memory that it left belongs to the installation, and stays; files that no run names any
-more are swept.
+Memory that it left belongs to the installation, and stays; files that no run still
+names are swept.
 """
 
 
@@ -61,7 +61,7 @@ def remove_run(
     if the rule keeps it. `archived` is its bundle, if it has one.
 
     Raises `UnknownThing`, `WrongStatus` if it went on since it was archived,
-    `TamperedRow` and `WrongKey` if its row is not as it was sealed, `OperationalError`
+    `TamperedRow` and `WrongKey` if its row does not match its seal, `OperationalError`
     if another transaction keeps it locked, and `IntegrityError` if a row of another app
     names it; then nothing is removed.
     """
@@ -69,7 +69,7 @@ def remove_run(
         run = locked_run.lock_run(run_id)
         require_archived(archived, run)
         rows = Checkpoint.objects.filter(run=run.id)
-        # The head stands for all rows: a run goes as a whole or not at all.
+        # The head represents all rows: a run goes as a whole or not at all.
         if not classified(rule).filter(run=run.id, id=run.head, why=WITH_RUN).exists():
             return None
         sums = rows.aggregate(

@@ -246,6 +246,6 @@ def _is_id(text: str) -> bool:
 
 def _name(run: UUID) -> bytes:
     """Return the name that a wrapped key is bound to: as `sealed_rows` names a column,
-    so that a rotation wraps it anew.
+    so that a rotation rewraps it.
     """
     return canonical.framed(RunKey._meta.db_table, run.hex, "wrapped")

@@ -80,7 +80,7 @@ class ErasedRows:
 
 
 def is_sound(row: ErasedRow) -> bool:
-    """Return whether a record is as it was sealed. A forged one says nothing."""
+    """Return whether a record matches its seal. A forged one says nothing."""
     try:
         sealed_rows.verify_row(row, PLAIN)
     except CountersignError:

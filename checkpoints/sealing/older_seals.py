@@ -1,6 +1,6 @@
 """Owns the seals that releases before the one format made: two formats, and fields that
 came when rows were sealed already. Only `manage.py seal_anew` needs them, and the
-migrations that give older rows a seal, which that command then seals anew.
+migrations that give older rows a seal, which that command then seals again.
 """
 
 import hmac

@@ -63,7 +63,7 @@ def seal_columns(
 
 def verify_seal(run: Any, *, event_seq: int, event_hash: str) -> None:
     """Raise `TamperedRow` or `WrongKey` if a run's row (given the run, or a worker's
-    lease on it) is not as it was sealed.
+    lease on it) does not match its seal.
     """
     data = _data(run, run.head, run.head_hash, event_seq, event_hash, run.decisions)
     row_name = f"the row of run {run.key}"

@@ -1,4 +1,4 @@
-"""Owns the fault of a row that is not as it was sealed, for lists: they mark the row
+"""Owns the fault of a row that does not match its seal, for lists: they mark the row
 and go on, because one row must not hide others.
 """
 
@@ -16,7 +16,7 @@ from orchestrator.engine.frozen import frozen
 class SealFault:
     """Why a row that is shown does not prove to be what was written. `code` is that of
     the refusal: `tampered_row`; `wrong_key` if a missing key leaves that open;
-    `older_seal` if the row waits to be sealed anew. `row` names the row by table and
+    `older_seal` if the row waits to be resealed. `row` names the row by table and
     identity.
     """
 
@@ -35,8 +35,8 @@ class SealFault:
 
 
 def fault_of(row: Model, protection: Protection) -> SealFault | None:
-    """Return the fault of a row of a run with this protection; None if it is as it was
-    sealed. No query for a sound row whose columns were all read.
+    """Return the fault of a row of a run with this protection; None if it matches its
+    seal. No query for a sound row whose columns were all read.
     """
     try:
         sealed_rows.verify_row(row, protection)

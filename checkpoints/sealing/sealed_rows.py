@@ -2,7 +2,7 @@
 goes through here.
 
 A seal is an HMAC over all fields of a row, with the payload columns as they are before
-encryption; so encrypting anew changes neither seals nor hashes. A model declares its
+encryption; so re-encrypting changes neither seals nor hashes. A model declares its
 payload columns (`PAYLOADS`), the fields that identify its rows (`IDENTITY`), the fields
 that change later and are left out (`UNSEALED`), a column with a separate seal over
 fields that may come later (`SEALED_LATER`), and the fields that older rows lack
@@ -39,7 +39,7 @@ Part = bytes | str | int | UUID | None
 
 _NEVER = frozenset({"seal", "seal_key"})
 RENEWAL = "`manage.py seal_anew`"
-"""The command that seals the rows of an older release anew."""
+"""The command that seals the rows of an older release again."""
 _FORMAT = "countersign row 3"
 """No seal that an older release made has this format: `older_seals` reads those."""
 # JSON columns need not keep the order of keys, and `json_value` writes each moment in
@@ -316,9 +316,8 @@ def decrypted(row: Model, column: str, stored: bytes | None = None) -> bytes:
 def verify_row(
     row: Model, protection: Protection, *, at: datetime | None = None
 ) -> None:
-    """Raise `TamperedRow` or `WrongKey`, naming the row and the reason, if it is not as
-    it was sealed, and `OlderSeal` while rows of an older release wait to be sealed
-    anew.
+    """Raise `TamperedRow` or `WrongKey`, naming the row and the reason, if it does not
+    match its seal, and `OlderSeal` while rows of an older release wait to be resealed.
 
     `at` is when it was written, for keys that are compromised from a moment on.
     """
@@ -353,8 +352,8 @@ def verify_rows(rows: Iterable[Model], protection: Protection) -> None:
 
 
 def _not_as_sealed(row: Model, reason: str = "") -> CountersignError:
-    """Return the refusal of a row that its seal does not fit. One query, but none
-    for a row that is as it was sealed.
+    """Return the refusal of a row that its seal does not fit. One query, but none for a
+    row that matches its seal.
     """
     row_name = name_of(row)
     if OlderSeals.objects.exists():

@@ -286,8 +286,8 @@ def _backend_name(
 
 def _lock_against_removal(row: Checkpoint, checkpoint: UUID | str) -> None:
     """Lock a checkpoint that is being forked, in the caller's transaction. Raises
-    `UnknownThing`, with the id or alias `checkpoint`, where it was deleted meanwhile,
-    and `Erased`.
+    `UnknownThing`, with the id or alias `checkpoint`, where it was deleted in the
+    meantime, and `Erased`.
     """
     # Retention removes under this lock, and leaves checkpoints alone that were forked.
     runs = Run.objects.select_for_update().filter(id=row.run_id)

@@ -1,4 +1,4 @@
-"""Threads of another engine as runs: it works in its own processes and gives its
+"""Threads of another engine as runs: it works in its own processes and saves its
 checkpoints here, where they are chained, sealed, shown, removed and erased like those
 of our own runs. No worker drives a thread.
 

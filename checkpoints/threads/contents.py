@@ -24,13 +24,13 @@ Typed = tuple[str, bytes]
 PART = "thread"
 """The part of `open` that holds the points of a document, by namespace."""
 SEPARATOR = "|"
-"""What stands between the parts of a namespace."""
+"""The separator between the parts of a namespace."""
 
 
 @frozen
 class ThreadBlob:
     """The value of a channel: its version, its bytes, and a readable form as JSON.
-    `hidden`: it is only for the engine, and not shown.
+    `hidden`: it is for the engine only, and never shown.
     """
 
     version: Version
@@ -41,8 +41,9 @@ class ThreadBlob:
 
 @frozen
 class ThreadWrite:
-    """A write of a task that its engine has not applied yet. One with a `position`
-    below 0 replaces an earlier one of its task and position; of others the first stays.
+    """A write of a task that its engine has not applied yet. A `position` below 0
+    replaces an earlier write of the same task and position; otherwise the first one
+    stays.
     """
 
     task: str
@@ -145,8 +146,8 @@ def point_from(draft: NewThreadState, before: Document | None) -> ThreadState:
 
 
 def document_after(before: Document, point: ThreadState, seq: int) -> Payload:
-    """Return the payload of the row `seq` that holds a point. It replaces the one of
-    its namespace, and what lies below that: nested work is over when its caller saves.
+    """Return the payload of the row `seq` that holds a point. It replaces the point of
+    its namespace and of nested ones: nested work is over when its caller saves.
     """
     points = {}
     for namespace, stored in before["open"].get(PART, {}).items():
@@ -167,8 +168,8 @@ def document_after(before: Document, point: ThreadState, seq: int) -> Payload:
 
 
 def payload_with(document: Document, staying: Collection[tuple[str, str]]) -> Payload:
-    """Return a document as a payload that holds only those of its points whose
-    (namespace, id) is `staying`.
+    """Return a document as a payload that holds only the points whose (namespace, id)
+    is in `staying`.
     """
     points = {}
     shown = set()

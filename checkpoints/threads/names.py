@@ -12,12 +12,12 @@ from checkpoints.models import RemovedKey, Run
 from orchestrator.engine.errors import InvalidValue
 
 FINGERPRINT = sha256(b"thread of another engine").hexdigest()
-"""The fingerprint of all threads; no graph of ours has it."""
+"""The fingerprint of all threads; none of our graphs has it."""
 LONGEST_ID = 240
 """The most characters of a checkpoint's id, which a line of the log holds."""
 _LONGEST_PLACE = 200
 _ROOM = 12
-"""The characters of a key that are left for the number behind it."""
+"""The characters of a key that are reserved for the number at its end."""
 _KEYS_AT_ONCE = 20
 _PREFIX = "thread-"
 _BEFORE_NUMBER = "~"
@@ -25,8 +25,9 @@ SAVED = "thread_saved"
 WRITTEN = "thread_written"
 COPIED = "thread_copied"
 RAN = "thread_ran"
-"""The types of the lines of a thread's log. Of a copy `task` is the id of the run that
-it was copied from; of `RAN`, written once for each, the name of a run of the engine.
+"""The types of the lines of a thread's log. The `task` of a copy is the id of the run
+that it was copied from; that of `RAN`, which is written once per run of the engine, is
+that run's name.
 """
 
 
@@ -42,9 +43,9 @@ def find_thread(thread: str) -> Run | None:
 
 
 def run_or_key(thread: str) -> tuple[Run | None, str]:
-    """Return the run of a thread and its key; without a run the key that it gets. Keys
-    of removed runs never come again, and a key may be that of a run that is no thread,
-    so the next thread of that name has a number.
+    """Return the run of a thread and its key; without a run, the key for a new one.
+    Keys of removed runs are never reused, and another run may have the key, so the next
+    thread of that name gets a number.
     """
     base = _base_of(thread)
     for first in count(1, _KEYS_AT_ONCE):
@@ -72,7 +73,8 @@ def _numbered(base: str, first: int) -> list[str]:
 def all_threads() -> "Iterator[tuple[str, Run]]":
     """Yield all threads, the newest first, with their names; none that was imported."""
     threads = Run.objects.filter(fingerprint=FINGERPRINT, imported=False)
-    # No cursor stays open: the caller may close the connection between two threads.
+    # No cursor stays open, because the caller may close the connection between two
+    # threads.
     ids = threads.order_by("-created_at", "-id").values_list("id", flat=True)
     for id_ in list(ids):
         run = Run.objects.filter(id=id_).first()
@@ -90,8 +92,8 @@ def place_of(namespace: str) -> str:
 
 
 def name_of_engine_run(id_: object) -> str:
-    """Return the name of a run of another engine as a line of the log holds it; empty
-    for what is no id.
+    """Return the name of another engine's run as a line of the log holds it; empty if
+    it is not an id.
     """
     if not isinstance(id_, str):
         return ""
@@ -118,7 +120,7 @@ def _base_of(thread: str) -> str:
         quoted = quote(thread, safe=" @+=,")
     except UnicodeEncodeError as error:
         raise InvalidValue("the id of a thread is a text", path="thread_id") from error
-    # Quoting leaves it plain.
+    # Quoting leaves it unchanged.
     key = _PREFIX + quoted.replace(_BEFORE_NUMBER, "%7E")
     if len(key) > LONGEST_KEY - _ROOM:
         raise InvalidValue(

@@ -1,8 +1,7 @@
-"""The checkpoints of a thread read back. Every row that is read must be as it was
-sealed.
+"""Reads the checkpoints of a thread back. Every row that is read must match its seal.
 
 Lines of the log say which row holds which checkpoint. If one was saved twice, the
-newest line counts. Callers ask for rights.
+newest line counts. Callers check rights.
 """
 
 from collections import defaultdict
@@ -142,7 +141,7 @@ def saved_points(
     newest: dict[tuple[str, str], int] = {}
     for seq, place, id_ in lines.order_by("seq").values_list("seq", "node", "task"):
         newest[place, id_] = seq
-    # Compared here, for databases order texts by the rules of some language.
+    # Compared here, because databases order texts by language rules.
     names = []
     for (place, id_), seq in newest.items():
         names.append(SavedName(place, id_, seq))
@@ -181,7 +180,7 @@ def require_whole_log(run: Run) -> None:
     last_of_row = rows.values_list("event_seq", flat=True).first()
     if last_of_row is None:
         raise TamperedRow(f"the head of run {run.key} is missing", run=str(run.id))
-    # One of the last two lines that a row is saved with names it.
+    # One of the last two lines saved with a row names it.
     first = max(last_of_row - 1, 1)
     lines = RunEvent.objects.filter(run=run.id, seq__range=(first, run.event_seq))
     if lines.count() != run.event_seq - first + 1:
@@ -203,7 +202,7 @@ def saved_line_of(
     row before any work, and where the line was removed. One query. Raises
     `TamperedRow`, `WrongKey`.
     """
-    # A line of the run that begins with the row has one more line behind it.
+    # If the row begins a line of the run, one more line follows.
     numbers = (row.event_seq - 1, row.event_seq)
     for line in _lines(row.run, SAVED).filter(seq__in=numbers):
         saved = _saved_line(row.run, line)
@@ -322,7 +321,7 @@ def _points(
     run: Run,
     lines: Sequence[RunEvent],
 ) -> Iterator[ThreadState]:
-    """Yield the checkpoints that these lines name, as far as their rows are there."""
+    """Yield the checkpoints that these lines name, if their rows still exist."""
     facts_by_row = {}
     for line in lines:
         facts = _facts(run, line)
@@ -334,7 +333,7 @@ def _points(
     ranges = reader.ranges_of(list(facts_by_row))
     written = _lines_of_writes(run, lines)
     for row_id, (line, facts) in facts_by_row.items():
-        # Without its row the checkpoint was removed.
+        # The checkpoint was removed with its row.
         if row_id not in ranges:
             continue
         point = point_of(_proven(run, ranges[row_id]), facts["namespace"])

@@ -1,8 +1,8 @@
-"""The choice of the rows and lines of a thread that go when only some of its
-checkpoints stay.
+"""Chooses which rows and lines of a thread to remove when only some of its checkpoints
+stay.
 
-A checkpoint stays with its newest row. Rows that it had before, and all lines about
-checkpoints that go, go too: among them the writes, which are values.
+A checkpoint keeps its newest row. Its earlier rows go, and so do all lines about
+removed checkpoints: among them the writes, which are values.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -20,7 +20,7 @@ from orchestrator.engine.frozen import frozen
 Name = tuple[str, str]
 """Namespace and id of a checkpoint."""
 Choose = Callable[[Sequence[SavedLine]], Collection[SavedLine]]
-"""Returns those of a thread's checkpoints that stay."""
+"""Returns the checkpoints of a thread that stay."""
 Needs = Callable[[ThreadState], Collection[str]]
 """Returns the channels whose values its engine rebuilds from earlier checkpoints."""
 
@@ -67,8 +67,8 @@ def removable(
     *,
     pinned: Collection[UUID],
 ) -> Removable:
-    """Return what goes of a thread if the chosen checkpoints stay, with the pinned rows
-    and those from which the engine rebuilds values of what stays. Raises `TamperedRow`,
+    """Return what to remove from a thread. The chosen checkpoints stay, and so do
+    pinned rows and those from which the engine rebuilds values. Raises `TamperedRow`,
     `WrongKey`.
     """
     lines = reader.saved_lines(run)
@@ -177,7 +177,7 @@ def _lines_about(
     going: Sequence[SavedLine],
     staying: Mapping[Name, SavedLine],
 ) -> set[int]:
-    """Return the numbers of the lines about what goes."""
+    """Return the numbers of the lines about removed checkpoints."""
     about = _numbers(going)
     # The line before says the same of the row, unless the row began a line of the run.
     before = [line.seq - 1 for line in going]

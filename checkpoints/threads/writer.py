@@ -2,8 +2,8 @@
 those of a worker, and the writes of its tasks as lines of the log.
 
 Each function is one transaction under the lock of the run, so of two processes that
-save at once one waits. A checkpoint that departs from an older one than the newest of
-its namespace begins a line, as a rewind does.
+save at the same time, one waits. A checkpoint that departs from an older one than the
+newest of its namespace begins a line, as a rewind does.
 """
 
 from collections.abc import Collection, Sequence
@@ -62,18 +62,19 @@ from orchestrator.engine.frozen import frozen
 from orchestrator.engine.values import canonical
 
 TRIES = 10
-"""How often a save is begun anew because the thread was removed or begun meanwhile."""
+"""How often a save starts over because the thread was removed or begun in the meantime.
+"""
 
 
 class _BeginAnew(Exception):
-    """The thread was removed, or begun in another process, at the same moment."""
+    """The thread was removed, or begun by another process, at the same moment."""
 
 
 @frozen
 class ThreadOrigin:
     """The facts of threads that begin now: the name of their graph, whether their
-    values are encrypted, the backend of their payloads, and the person who stands
-    behind them (None: the system).
+    values are encrypted, the backend of their payloads, and the person responsible for
+    them (None: the system).
     """
 
     graph: str
@@ -92,8 +93,8 @@ class _Base:
 
 
 def save_point(thread: str, draft: NewThreadState, origin: ThreadOrigin) -> None:
-    """Save a checkpoint of a thread, which begins with it if there is none. The same
-    checkpoint again changes nothing; one of that id with other contents takes its place.
+    """Save a checkpoint of a thread, and begin the thread if there is none. Saving the
+    same checkpoint again changes nothing; other contents under its id replace it.
 
     Raises `WrongStatus` for a thread that was ended or imported, `Erased`,
     `InvalidValue`, `SaveFailed`, `TamperedRow`, `WrongKey`.
@@ -113,8 +114,8 @@ def save_writes(
     writes: Sequence[ThreadWrite],
     origin: ThreadOrigin,
 ) -> None:
-    """Save writes at a checkpoint, which may be saved later. What is there already is
-    left as it is. Raises as `save_point` does.
+    """Save writes at a checkpoint, which may be saved later. Existing writes are left
+    unchanged. Raises as `save_point` does.
     """
     checked_id(id_)
 
@@ -126,9 +127,9 @@ def save_writes(
 
 def copy_thread(source: Run, target: str, origin: ThreadOrigin) -> None:
     """Copy all checkpoints and writes of a thread to another one, in one transaction.
-    The copy is protected as the source is, in the same backend, and its log says what
-    it was copied from. Raises as `save_point` does, and `WrongStatus` if the thread
-    `target` has checkpoints.
+    The copy has the source's protection and backend, and its log names the source.
+    Raises as `save_point` does, and `WrongStatus` if the thread `target` has
+    checkpoints.
     """
     require_origin(source, origin)
     origin = ThreadOrigin(source.graph, source.encrypted, source.payloads, origin.by)
@@ -140,7 +141,7 @@ def copy_thread(source: Run, target: str, origin: ThreadOrigin) -> None:
             raise WrongStatus(f"thread {run.key} has checkpoints already")
         _note_source(run, source.id, origin.by)
         for point in points:
-            # The run's row moves with each of them.
+            # Each of them changes the run's row.
             locked = locked_run.lock_run(run.id)
             _save_point(locked, _draft_of(point), origin.by)
             locked = locked_run.lock_run(run.id)
@@ -378,7 +379,7 @@ def _stored_at(
     namespace: str,
     id_: str,
 ) -> tuple[Checkpoint, Document] | None:
-    """Return the row of a saved checkpoint and its document, if it is there."""
+    """Return the row of a saved checkpoint and its document, if it exists."""
     line = thread_reader.newest_line(run, namespace, id_)
     if line is None:
         return None

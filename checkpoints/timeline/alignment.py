@@ -189,7 +189,7 @@ def _load_runs(
 
 
 def _read_runs(ids: Collection[UUID], among: Among) -> dict[UUID, Run]:
-    """Return those of these runs that may be seen. One query."""
+    """Return the runs among these that may be seen. One query."""
     visible = Run.objects.all() if among is None else among
     return {run.id: run for run in visible.filter(id__in=ids)}
 
@@ -326,7 +326,7 @@ def _rows_side_by_side(
     """Return the rows after the shared history, each beside the one that it is aligned
     with.
     """
-    # What both share is shown as the split, not row by row.
+    # The shared part is shown as the split, not row by row.
     skipped_a, skipped_b = shared.skipped
     rows_a = a.rows[skipped_a:]
     rows_b = b.rows[skipped_b:]
@@ -350,7 +350,7 @@ def _with_reasons(
     """Return these differences, each with its reason. Three queries at most, for all
     channels together.
     """
-    # All paths of a channel have one cause, for versions are of channels.
+    # All paths of a channel share a cause, because versions belong to channels.
     channels = set()
     for partition, difference in differing:
         if partition in STATE:

@@ -21,7 +21,7 @@ from checkpoints.timeline.touches import Touch, touch_at
 from orchestrator.engine.frozen import frozen
 
 MOST = 4
-"""So many settings of a channel are looked at one by one. Where none of them changed the
+"""This many settings of a channel are read one by one. If none of them changed the
 path, reading many at once takes fewer queries.
 """
 
@@ -48,7 +48,7 @@ def last_settings(
     It ends early where history was removed or erased. Three queries for each, however
     many checkpoints lie between. Raises `TamperedRow`, `WrongKey`.
     """
-    # No number is kept for what the diagnostics note.
+    # The notes of diagnostics have no stored number.
     if not set(path.partitions).issubset(STATE):
         return
     point: _ProvenRow | None = None

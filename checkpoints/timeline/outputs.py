@@ -201,7 +201,7 @@ def _verified_rows_of_visits(
     checkpoint: Checkpoint,
     visits: set[Visit],
 ) -> Sequence[Any]:
-    """Return those of these rows that belong to the visits. One query, none for no
+    """Return the rows among these that belong to the visits. One query, none for no
     visits. Raises `TamperedRow`, `WrongKey`.
     """
     if not visits:

@@ -113,9 +113,7 @@ def _done_by_own_runs(
     *,
     fenced: bool,
 ) -> list[Effect]:
-    """Return what the runs of the path did, and what of theirs landed in memory,
-    outside it.
-    """
+    """Return what the runs of the path did, and what they left in memory, outside it."""
     effects: dict[tuple[UUID, int, bool, Task], Effect] = {}
     has_unproven = False
     for row in sorted(rows, key=_in_order):
@@ -319,7 +317,7 @@ def _done_by_other_forks(
 
 
 def _note_once(effects: dict[Task, Effect], effect: Effect) -> None:
-    """Add an effect unless there is one of its task; a certain one takes its place."""
+    """Add an effect unless its task has one already; a certain one replaces it."""
     if effect.certain or effect.task not in effects:
         effects[effect.task] = effect
 

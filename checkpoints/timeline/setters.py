@@ -32,7 +32,7 @@ from orchestrator.engine.graphs.effect import JOURNALED
 from orchestrator.engine.step.held_patch import PATCH
 
 _ACCEPTING = frozenset({"approve", "edit"})
-"""Verdicts of a person who stands behind a write."""
+"""Verdicts of a person who endorses a write."""
 _RAN = frozenset({Source.SUPERSTEP, Source.FAILURE})
 """Sources of rows whose nodes ran in them."""
 
@@ -380,7 +380,7 @@ def _setter_in_settlement(
         people |= signers[visit]
         if entry["node"] == PATCH:
             line, _, number = visit
-            # No name: a migration made the patch, or nobody knows who did.
+            # Without a name, a migration made the patch, or its author is unknown.
             patcher = patchers.get((line, number), "")
             if patcher:
                 people.add(patcher)

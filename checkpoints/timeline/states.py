@@ -162,7 +162,7 @@ def read_checkpoint(id_or_alias: UUID | str) -> Checkpoint | None:
             return None
         checkpoint_id = row.id
     rows, run = reader.range_with_run(checkpoint_id, _FURTHER_OF_RUN)
-    # A fork that a store made has no run of its own yet.
+    # A fork that a store made has no run yet.
     if run is None or run.id is None or not rows[-1].kept:
         return None
     checkpoint = rows[-1]
@@ -484,8 +484,8 @@ def _load(
     run_columns: tuple[str, ...] = (),
 ) -> _LoadedCheckpoint:
     """Load a checkpoint with its run, of which `run_columns` are read too. One query.
-    Raises `UnknownThing`; `TamperedRow` and `WrongKey` if the rows are not as they were
-    sealed.
+    Raises `UnknownThing`; `TamperedRow` and `WrongKey` if the rows do not match their
+    seals.
     """
     rows, run = reader.range_with_run(checkpoint_id, run_columns)
     if run is None or (only_kept and not rows[-1].kept):

@@ -138,8 +138,8 @@ def _rows_back(
     newer: Checkpoint | None = None
     for row in _verified_rows_back(run, spans):
         if newer is not None:
-            # Between two rows that aren't child and parent, others are missing, also
-            # where only the beginning of a line is gone.
+            # Between two rows that aren't child and parent, others are missing,
+            # including where only the beginning of a line is gone.
             if newer.source not in BEGINNINGS and newer.parent != row.id:
                 break
             yield newer, row

@@ -103,7 +103,7 @@ def _faults_of_token(row: AuditLine, stamp: Stamp) -> Iterator[Fault]:
 
 
 def _is_renewed_since(row: AuditLine) -> bool:
-    """Return whether all lines were sealed anew after this one, which gave each line
+    """Return whether all lines were resealed after this one, which gave each line
     before it another hash.
     """
     renewals = AuditLine.objects.filter(kind=RENEWED, id__gt=row.id)
@@ -152,8 +152,8 @@ def _faults_of_unnumbered_lines() -> Iterator[Fault]:
             fault = fault_of(row, sealed_rows.PLAIN)
             if fault is not None:
                 yield _line_fault(row, f"does not verify: {fault.reason}", fault.code)
-        # Rows come in the order of their ids, so the oldest of a page shows whether any
-        # is late.
+        # Rows come in order of their ids, so the oldest of a page shows whether any is
+        # late.
         if audit_chain.is_late(page[0]):
             yield _line_fault(page[0], "has no number, though later lines have one")
 
@@ -209,7 +209,7 @@ class _LogsOfRuns:
 def _faults_of_anchored_runs(heads: Sequence[anchors.Head]) -> Iterator[Fault]:
     """Yield a fault for each run that does not hold the line anchored by these heads.
 
-    Three queries, whatever the number of heads; two more where a run's line is missing.
+    Three queries, however many heads there are; two more where a run's line is missing.
     """
     hash_by_anchor = {(UUID(run), seq): hash_ for run, seq, hash_ in heads}
     if not hash_by_anchor:
@@ -270,7 +270,7 @@ def _reason_against(logs: _LogsOfRuns, run: UUID, seq: int, hash_: str) -> str:
 
 
 def _ends_of_removed_runs(runs: set[UUID]) -> dict[UUID, int]:
-    """Return those of these runs that were removed on purpose, with the number of the
+    """Return the runs among these that were removed on purpose, with the number of the
     last line of their logs. Ignores altered lines of the audit log. One query, none for
     no runs.
     """

@@ -39,7 +39,7 @@ record, and of a deadline whose job was stopped: they mark no run.
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One place where a run differs from what was written.
+    """A place where a run differs from what was written.
 
     `checkpoint` is the id of the checkpoint concerned, empty if there is none; `what`
     names the row; `code` is that of the refusal: `tampered_row`, `tampered_upload` or
@@ -119,12 +119,12 @@ class Subject:
             error.code,
         )
 
-    def seal_of(self, row: Model, *, checkpoint: Any = "") -> Fault | None:
+    def seal_of(self, row: Model) -> Fault | None:
         """Return the fault of a row that differs from what was sealed, or None."""
         try:
             sealed_rows.verify_row(row, self.protection)
         except CountersignError as error:
-            return self.refused(row, error, checkpoint=checkpoint)
+            return self.refused(row, error)
         return None
 
     def payload(self, row: Model, column: str) -> bytes:
@@ -138,9 +138,9 @@ class Subject:
         sealed_rows.require_protection(row, column, stored, self.protection)
         return sealed_columns.read_bytes(row, column, stored)
 
-    def seals_of(self, rows: "QuerySet[Any]", by: str = "pk") -> Iterator[Fault]:
+    def seals_of(self, rows: "QuerySet[Any]") -> Iterator[Fault]:
         """Yield the faults of the seals of these rows."""
-        for page in pages(rows, by):
+        for page in pages(rows, "pk"):
             for row in page:
                 fault = self.seal_of(row)
                 if fault is not None:
@@ -160,8 +160,9 @@ Examiner = Callable[[Subject], Iterator[Fault]]
 def without_raising(
     faults: Iterable[T], what: str, *, run: str = ""
 ) -> Iterator[T | Fault]:
-    """Yield these faults and, if their examiner raises, one more that says so: what the
-    other examiners find must not be lost with it. Raises only what `not_verified` does.
+    """Yield these faults and, if their examiner raises, one more that says so: the
+    findings of the other examiners must not be lost. Raises only what `not_verified`
+    does.
 
     `what` names the row, or the table, that is examined.
     """

@@ -52,7 +52,7 @@ def _logged_hashes(subject: Subject) -> dict[str, str]:
     """Return the hash over the rows of each record that the log names, by its id."""
     hashes = {}
     for line in RunEvent.objects.filter(run=subject.run.id, type=ERASED):
-        # The log's own examiner names a line that is not as it was sealed, or that
+        # The log's own examiner names a line that does not match its seal, or that
         # cannot be read.
         if subject.seal_of(line) is not None:
             continue
@@ -140,7 +140,7 @@ def _is_as_erased(subject: Subject, row: Any, note: ErasedRow) -> bool:
     """Return whether a row has the seal that its erasure gave it."""
     if bytes(row.seal or b"") == bytes(note.new_seal):
         return True
-    # A result is sealed anew when its thread ends; its content is compared instead.
+    # A result is resealed when its thread ends; its content is compared instead.
     if not isinstance(row, TaskResult) or subject.seal_of(row) is not None:
         return False
     return all(

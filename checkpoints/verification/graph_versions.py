@@ -35,7 +35,7 @@ def version_faults() -> Iterator[Fault]:
 
 def _faults_of_first_sight(rows: Iterable[GraphVersion]) -> Iterator[Fault]:
     """Yield a fault for each version that was first seen after runs of it had begun:
-    its row was deleted, and inserted again. One query.
+    its row was deleted and inserted again. One query.
     """
     table = GraphVersion._meta.db_table
     # An imported run began in another installation, maybe before this one saw its

@@ -37,7 +37,7 @@ def _name(value: Any) -> bool:
 
 
 def _number(value: Any) -> bool:
-    # In Python True is a whole number too.
+    # In Python, True is an int too.
     return isinstance(value, int) and not isinstance(value, bool)
 
 

@@ -244,7 +244,7 @@ def _faults_of_time_under_way(
 
 
 def _note_progress(progress: _Progress, row: RunEvent, facts: dict[str, Any]) -> None:
-    """Note what a line changes for the lines that follow it."""
+    """Note the effects of a line on those that follow."""
     if row.type in _CHANGED and "change" in facts:
         progress.changes[UUID(facts["checkpoint"])] = facts["change"]
     if row.type == "warning" and facts.get("code") == event_log.NOT_SAVED:

@@ -51,7 +51,7 @@ def document_by_log(checkpoint: UUID) -> dict[str, Any]:
     from the log of its run. The cost is linear in what the log holds since its line
     began.
 
-    Raises `UnknownThing`, also where retention removed lines that the state needs;
+    Raises `UnknownThing`, including where retention removed lines that the state needs;
     `TamperedRow` or `WrongKey` if a line, a change or the snapshot that it begins with
     is gone or not what was written.
     """

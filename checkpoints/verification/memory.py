@@ -59,7 +59,7 @@ def memory(subject: Subject) -> Iterator[Fault]:
 
 
 def _faults_of_reads(subject: Subject) -> Iterator[Fault]:
-    """Yield a fault for each record of a read that is not as it was sealed, and for
+    """Yield a fault for each record of a read that does not match its seal, and for
     each that is missing before another of its task.
     """
     rows = MemoryRecord.objects.filter(run=subject.run.id)
@@ -118,7 +118,7 @@ def versions_landed_twice() -> Iterator[Fault]:
 
 
 def _fault_of_trace(row: MemoryTrace, run: str = "") -> Fault | None:
-    """Return the fault of a trace that is not as it was sealed, or that a search finds
+    """Return the fault of a trace that does not match its seal, or that a search finds
     by other words than its own; None if it has none.
     """
     table = row._meta.db_table
@@ -205,7 +205,7 @@ def _faults_of_others_traces(
     if runs:
         present.update(Run.objects.filter(id__in=runs).values_list("id", flat=True))
     for trace in others:
-        # A run that is here examines its own traces.
+        # A run that still exists examines its own traces.
         if trace.run in present:
             continue
         fault = _fault_of_trace(trace, str(subject.run.id))
@@ -287,7 +287,7 @@ def _faults_of_logged_landings(subject: Subject) -> Iterator[Fault]:
         for landing in logged:
             if landing not in stored:
                 yield _missing_landing(subject, landing)
-    # Of removed lines only the number is known.
+    # Only the number of removed lines is known.
     if rows.count() > line_count + subject.removed.events.count:
         yield subject.fault(
             subject.run, "has landings of memory that its log does not speak of"

@@ -107,8 +107,8 @@ def _faults_of_line(
 
 
 def _hash_of(entries: dict[str, Any], protection: Protection) -> str:
-    """Return the hash of the metadata of a checkpoint; of values that have none, a text
-    that is no hash.
+    """Return the hash of a checkpoint's metadata; for values that cannot be hashed, a
+    text that is not a hash.
     """
     try:
         return metadata_hash(entries, protection)

@@ -117,8 +117,8 @@ NOTHING_REMOVED = RemovedHistory()
 
 
 def removed_history(run: UUID, protection: Protection) -> RemovedHistory:
-    """Return what was removed of a run according to its log. A line that is not as it
-    was sealed counts for nothing. One query.
+    """Return what was removed of a run according to its log. A line that does not match
+    its seal counts for nothing. One query.
     """
     return removed_histories({run: protection}).get(run, NOTHING_REMOVED)
 

@@ -1,5 +1,5 @@
-"""Examines the row of a run itself: its seal, the payloads in it, and whether it
-stands, stopped and ended as its log says.
+"""Examines the row of a run itself: its seal, its payloads, and whether its position,
+stop and end match its log.
 """
 
 from collections.abc import Iterator

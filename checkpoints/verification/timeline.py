@@ -1,5 +1,5 @@
 """Examines the checkpoints of a run: their seals, hashes and chain, and whether the
-state folded anew from their changes is the one that they hold.
+state folded again from their changes is the one that they hold.
 """
 
 from collections.abc import Collection, Iterator
@@ -63,7 +63,7 @@ def timeline(subject: Subject) -> Iterator[Fault]:
         for row in page:
             if row.seq != folded.seq + 1:
                 folded = _after_removed_rows(subject, folded, row.seq)
-            # What was not removed on purpose is missing.
+            # A row that was not removed on purpose is missing.
             if row.seq != folded.seq + 1:
                 yield from _missing_rows(subject, folded.seq + 1, row.seq)
                 folded = _Folded(row.seq - 1)
@@ -126,8 +126,8 @@ def _faults_of_head(subject: Subject, last: Checkpoint | None) -> Iterator[Fault
 
 
 def _verified_document(subject: Subject, row: Checkpoint, before: _Folded) -> Any:
-    """Return the document at a row that is what it was written as; None if it is not
-    known. Raises `TamperedRow`, `WrongKey`, and what its backend raises.
+    """Return the document at a row that is unchanged; None if that is unknown. Raises
+    `TamperedRow`, `WrongKey`, and what its backend raises.
     """
     sealed_rows.verify_row(row, subject.protection)
     stored_change = reader.stored_bytes(row, "change")
@@ -277,7 +277,7 @@ def _parent_hash(row: Checkpoint, before: _Folded) -> str:
         hash_ = line.values_list("departure_hash", flat=True).first()
     if hash_:
         return hash_
-    # After a removed stretch the parent is the last row of it.
+    # After a removed stretch, the parent is its last row.
     return "" if before.row else before.hash
 
 

@@ -21,7 +21,7 @@ RESTORED = "database_restored"
 head that it then had, and {told_number, told_hash} of the last one published before.
 """
 RENEWED = "seals_renewed"
-"""The kind of the line that says that rows of an older release were sealed anew, which
+"""The kind of the line that says that rows of an older release were resealed, which
 changed the hash of every line: it has the same facts, and 0 for the number.
 """
 PAGE = 500
@@ -42,8 +42,8 @@ class Restoration:
 
 
 def told_heads() -> Iterator[Fault]:
-    """Yield the faults of every head in the file that the settings name, in flat
-    memory: one query for 500 heads.
+    """Yield the faults of every head in the file that the settings name, in constant
+    memory: one query per 500 heads.
     """
     try:
         yield from _faults_of_heads()
@@ -95,7 +95,7 @@ def _missing_heads(
     lines = AuditLine.objects.filter(number__in=numbers)
     stored = dict(lines.values_list("number", "hash"))
     for place, head in page:
-        # Number 0 is the head of an audit log without lines.
+        # Number 0 is the head of an empty audit log.
         if head.number == 0 or stored.get(head.number) == head.hash:
             continue
         if _is_lost_in_restoration(head, place, restorations, places):
@@ -123,8 +123,8 @@ def _is_lost_in_restoration(
 
 
 def _restorations() -> list[Restoration]:
-    """Return the restorations that the audit log records. A line that is not as it was
-    sealed counts for nothing.
+    """Return the restorations that the audit log records. A line that does not match
+    its seal counts for nothing.
     """
     restorations = []
     for row in AuditLine.objects.filter(kind__in=(RESTORED, RENEWED)).order_by("id"):

@@ -130,7 +130,7 @@ def _answer(
     try:
         return post(view, request, *args, **kwargs)
     except Exception as error:
-        # After an outage this transaction cannot be committed any more.
+        # After an outage this transaction can no longer be committed.
         if is_outage(error):
             raise
         # This raises an error that is no answer, and the transaction is rolled back.

@@ -50,7 +50,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Who only builds a `DecisionSet` needs no httpx.
+    # Whoever only builds a `DecisionSet` needs no httpx.
     if name in ("AsyncClient", "Client"):
         clients = import_module("orchestrator.client.clients")
         return getattr(clients, name)

@@ -87,7 +87,7 @@ class EventReader:
         self, call: Call[Any], failure: ApiError | None, *, retries: int
     ) -> float:
         """Return how many seconds to wait before coming back. Raises the failure that
-        cannot pass, and any after so many of them without an event.
+        cannot pass, and any after this many of them without an event.
         """
         if failure is None:
             return self._retry

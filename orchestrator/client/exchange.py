@@ -61,16 +61,16 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A step: wait for so many seconds."""
+    """A step: wait for this many seconds."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """A step: follow a stream until an event comes after the event `after`, or so many
-    seconds have passed. Hand back the number of the last event; None where nothing can
-    be followed.
+    """A step: follow a stream until an event comes after the event `after`, or this
+    many seconds have passed. Hand back the number of the last event; None where nothing
+    can be followed.
     """
 
     path: str

@@ -43,7 +43,7 @@ class Question(TypedDict, total=False):
     on_deadline: Literal["reject", "fail"]
     on_behalf_of: str | None
     reports: bool
-    """Whether you will `report` what came of it."""
+    """Set if you will `report` the outcome."""
 
 
 def body_of(question: Question) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class Flows:
             status = run["status"]
             if status not in GOING_ON and (until_paused or status != "paused"):
                 return run
-            # What happened before is in the answer.
+            # The earlier events are in the answer.
             patience.last = max(patience.last, run["event_seq"])
             yield from patience.spend(
                 stream_of(run["id"]), f"run {run['key']} is {status}"

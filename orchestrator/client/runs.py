@@ -45,7 +45,7 @@ class Runs:
         return self._connection.carry_out(self._flows.send(call))
 
     def cancel(self, id_or_key: str, reason: str = "") -> types.RunOut:
-        """Cancel a run, at once or after the superstep in hand."""
+        """Cancel a run, at once or after the current superstep."""
         call = calls.runs_cancel_create(id_or_key, {"reason": reason})
         return self._connection.carry_out(self._flows.send(call))
 
@@ -92,7 +92,7 @@ class AsyncRuns:
         return await self._connection.carry_out(flow)
 
     async def cancel(self, id_or_key: str, reason: str = "") -> types.RunOut:
-        """Cancel a run, at once or after the superstep in hand."""
+        """Cancel a run, at once or after the current superstep."""
         call = calls.runs_cancel_create(id_or_key, {"reason": reason})
         return await self._connection.carry_out(self._flows.send(call))
 

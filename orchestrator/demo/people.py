@@ -19,7 +19,7 @@ ACCOUNTS = "accounts"
 FURTHER_GROUPS = {
     "reviewer": (CLAIMS, ACCOUNTS),
     "operator": (ACCOUNTS,),
-    # Who edits the account is its author, so that two more have to be there.
+    # Whoever edits the account is its author, so that two more have to be there.
     "steward": (ACCOUNTS,),
 }
 """The groups of the people of a role, beside that of the role."""

@@ -253,7 +253,7 @@ class Graph(Definition):
                 path="state",
             )
         of_others = registry.migrations(self.name, apart_from=self.version)
-        # Of equally short ways the one declared first is taken: that of this version.
+        # Among equally short ways, the one declared first wins: that of this version.
         all_steps = [*self.migrations, *of_others]
         steps = way_between(all_steps, from_version, self.version)
         if not steps:

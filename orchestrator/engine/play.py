@@ -332,8 +332,8 @@ class _Player:
                 figures[name] = figure_number(total)
 
     def _seen(self, held: Sequence[HeldWrite] = ()) -> State:
-        """Return the state with the content of memory, as far as gates hold writes to
-        it, or are about to.
+        """Return the state with the memory entries to which gates hold writes, or are
+        about to.
         """
         channels = self.reviewers.channels()
         channels += [write.channel for write in held]

@@ -92,7 +92,7 @@ class PlayedState(dict[str, Any]):
         return {**self["scratch"], **self["artifacts"]}[channel]
 
     def __getattr__(self, channel: str) -> Any:
-        # A copy in the making has no `_compiled` yet, and would look for it for ever.
+        # A copy in the making has no `_compiled` yet, and would look for it forever.
         if channel.startswith("_"):
             raise AttributeError(channel)
         plain = {"scratch": self["scratch"], "artifacts": self["artifacts"]}
@@ -272,7 +272,7 @@ class Reviewers:
                     shown=shown_write,
                 )
             )
-        # One decider stands for all reviewers, so a single answer settles a write.
+        # One decider represents all reviewers, so a single answer settles a write.
         policy = Policy(
             all_or_nothing=gate.all_or_nothing or as_one,
             needs={channel: show.needs for channel, show in gate.writes.items()},
@@ -381,8 +381,8 @@ class Reviewers:
         proposed: Sequence[_HeldRevision],
         writes: Sequence[_HeldRevision],
     ) -> None:
-        """Ask the automatic policy about what is proposed. If it says yes, add its
-        approval of each of these writes that no person has to confirm.
+        """Ask the automatic policy about the proposal. If it agrees, add its approval
+        to each of these writes that no person has to confirm.
         """
         gate = self._gate(request.task.node)
         answer = auto_of(
@@ -551,7 +551,7 @@ class Reviewers:
                 back.add(write.write)
                 write.revision += 1
         for number, decision in enumerate(request.decisions):
-            # Who answers in one act has seen the edit, so these answers stay valid.
+            # Whoever answers in one act has seen the edit, so these answers stay valid.
             if number >= decided_before and decision.write in back:
                 request.decisions[number] = replace(
                     decision, revision=decision.revision + 1

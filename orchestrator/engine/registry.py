@@ -121,7 +121,7 @@ def migrations(name: str, *, apart_from: str = "") -> list[Migration]:
     of one version; the steps of the version declared last come first.
     """
     steps: list[Migration] = []
-    # Of equally short ways the first step listed is taken: the newest version's.
+    # Among equally short ways, the first step listed wins: that of the newest version.
     for compiled in reversed(_versions(name)):
         if compiled.version != apart_from:
             steps += compiled.graph.migrations

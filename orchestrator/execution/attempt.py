@@ -66,7 +66,7 @@ _FIXED = frozenset({type(None), bool, int, float, str})
 @frozen
 class Call:
     """A call whose arguments are decided, and the state from which it was prepared.
-    `waived`: its gate needed nobody.
+    `waived`: its gate waived approval.
     """
 
     args: Json
@@ -214,8 +214,8 @@ class Attempt:
 
     @property
     def refused(self) -> CountersignError | None:
-        """Return the error that makes what the task read untrustworthy, whatever the
-        node made of it: in the run's records of memory, or in an uploaded file.
+        """Return the error that makes a task's reads untrustworthy, whatever the node
+        did with them: in the run's records of memory, or in an uploaded file.
         """
         if isinstance(self._raised, TamperedUpload):
             return self._raised

@@ -122,8 +122,8 @@ def passed_calls(
     context: SuperstepContext,
     results: Mapping[Task, FinishedTask],
 ) -> dict[Task, FinishedTask]:
-    """Return the proposals among these results that need nobody, and add their calls to
-    the context: they run in this superstep.
+    """Return the proposals among these results whose approval is waived, and add their
+    calls to the context: they run in this superstep.
     """
     starts = {start.task: start for start in context.starts}
     passed: dict[Task, FinishedTask] = {}

@@ -1,5 +1,5 @@
 """Cancelling a run: at once if no worker has it in hand; else it is requested, and
-happens after the superstep in hand.
+happens after the current superstep.
 
 `runs.cancel` requests it, under the run's lock; the runner and the settling of outcomes
 carry it out. An effect that may have happened comes first: such a run is unknown, and
@@ -36,7 +36,7 @@ from orchestrator.execution.stop_log import log_end
 
 MOST_REASON = 10_000
 _OVER = ENDS | {Status.TAMPERED}
-"""Statuses of runs that cannot be cancelled any more."""
+"""Statuses of runs that can no longer be cancelled."""
 
 
 def request_cancel(run: Run, *, by: Any, reason: str) -> None:
@@ -72,7 +72,7 @@ def request_cancel(run: Run, *, by: Any, reason: str) -> None:
     audit_log.record_act("cancelled", run, actor=by, seq=run.event_seq + 1)
     if leases.is_held(run.id):
         # The event makes the worker look for a request to cancel; the wake keeps it
-        # from letting the run rest meanwhile.
+        # from letting the run rest in the meantime.
         locked_run.append_locked(run, events, at=at, cancel_at=at, wakes=F("wakes") + 1)
         notify.notify_workers()
     else:
@@ -181,7 +181,7 @@ def unsettled_attempts(run: Run) -> list[TaskResult]:
     graph = registry.find_graph(run.fingerprint)
     unsettled: list[TaskResult] = []
     for row in query_cache.select(TaskResult, _query_unsettled, run.id, run.line):
-        # Without its graph nobody knows whether an attempt may simply be made again.
+        # Without its graph it is unknown whether an attempt may simply be repeated.
         if row.outcome == Outcome.OPEN and graph is not None:
             task = Task(row.node, row.visit, row.index)
             if safe_again(graph, task):

@@ -229,7 +229,7 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
     results = worked.results
     superstep = lease.superstep + 1
 
-    # First of all: what the run does next, and what is written beside the checkpoint.
+    # The run's next step, and the rows written with the checkpoint, come first.
     after = session.plan_after(step.frontier)
     status = _status(session, step.frontier, after)
     beside = None
@@ -389,10 +389,10 @@ def _not_needed(session: Session, worked: SuperstepResult, at: datetime) -> NotN
     for task, result in results.items():
         if not result.passed:
             continue
-        # Of a call the decision is about its arguments, whatever came of it.
+        # A decision about a call is about its arguments, whatever their outcome.
         if result.call is not None:
             outputs[task] = Output((result.call,))
-        # Of a call that nothing prepares any more, nobody knows what it was about.
+        # If no node prepares this call any longer, its subject is unknown.
         elif result.output and not result.why:
             outputs[task] = result.output
     if session.replay is not None or not outputs:
@@ -499,7 +499,7 @@ def _settle(
     if ends:
         withdrawn = _still_open(unsettled)
         unsettled = []
-        # Nor is anything opened again.
+        # Nothing is reopened either.
         answers = vetted.let_pass
     rebased = rebase_writes(
         unsettled, graph, state_after, at=at, protection=lease.protection
@@ -748,7 +748,7 @@ def _status(
     if status != Status.PAUSED:
         return status
     if session.replay is not None:
-        # What was decided in its origin is applied next.
+        # The decisions of its origin are applied next.
         return Status.RUNNING
     session.reread_requests()
     # A gate that is settled already is applied next.

@@ -24,7 +24,7 @@ def after(
     """Return the diagnostics after these (node, milliseconds) have run."""
     nodes = dict(before["nodes"])
     for node, ms in ran:
-        # The dict of the diagnostics before stays as it is.
+        # The earlier diagnostics must stay unchanged.
         earlier = nodes.get(node, {"ms": 0, "runs": 0})
         nodes[node] = {"ms": earlier["ms"] + ms, "runs": earlier["runs"] + 1}
     all_warnings = [*before["warnings"], *warnings]

@@ -131,8 +131,8 @@ class Executor:
                     self._watch()
                 self._begin(self._due_attempts())
         except BaseException:
-            # All attempts stop counting first, so that none begins any more. Keeping
-            # evidence comes second, because that may fail.
+            # All attempts stop counting first, so that no more begin. Keeping evidence
+            # comes second, because that may fail.
             ended = [attempt for attempt in self._running.values() if attempt.leave()]
             for attempt in ended:
                 attempt.keep()
@@ -154,7 +154,7 @@ class Executor:
         number = tries_before + 1
         entry = None
         node = self.context.node_of(task)
-        # What the journal has of a call is none of its preparing.
+        # What the journal holds of a call is not part of its preparation.
         if node.journaled:
             entry = entries.get(task)
         # The journal numbers all attempts; `tries` begins again when a person acts.
@@ -246,9 +246,9 @@ class Executor:
     def _write_intents(
         self, due: Sequence[NextAttempt], intents: Sequence[Intent]
     ) -> tuple[Sequence[NextAttempt], Mapping[Task, TaskResult]]:
-        """Write these intents of some attempts. Returns the attempts that may begin, and
-        the rows. The others have ended without one: what they would act on does not
-        hold any more.
+        """Write these intents of some attempts. Returns the attempts that may begin,
+        and the rows. The others have ended without one: what they would act on no
+        longer holds.
         """
         while intents:
             require = self._authority_of(due)
@@ -384,7 +384,7 @@ class Executor:
         """Record the results of journaled attempts, all in one commit, then take each
         attempt.
         """
-        # An attempt that was given up before is not running any more.
+        # An attempt that was given up before is no longer running.
         still_running = [
             attempt for attempt in ended if self._running.get(attempt.task) is attempt
         ]
@@ -591,8 +591,8 @@ def lost_outcome(entry: Entry) -> TaskOutcome:
 
 
 def _lost(planned: NextAttempt, loss: Loss) -> TaskOutcome:
-    """Return the outcome of a task that has nothing to act on any more: people are
-    asked again if they had approved it, and no attempt was made before.
+    """Return the outcome of a task that has lost its authority: people are asked again
+    if they had approved it, and no attempt was made before.
     """
     if loss.through and planned.number == 1:
         return TaskOutcome("held", attempt=planned.number, loss=loss)

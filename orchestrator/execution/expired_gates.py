@@ -1,5 +1,5 @@
 """Gates whose deadline lets the run fail: the run fails when the deadline has closed
-their requests, and when it is resumed the same proposals are asked about anew.
+their requests, and when it is resumed the same proposals are asked about again.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -47,7 +47,7 @@ MOST_REJECTIONS = 5
 
 
 def fail_or_ask_again(session: Session) -> bool:
-    """Open the requests anew since whose deadlines the run was resumed. Returns True:
+    """Open the requests again since whose deadlines the run was resumed. Returns True:
     the slice still has the run. Raises `DeadlinePassed`, with which the run fails, if
     the deadline of one has come since.
     """
@@ -65,7 +65,7 @@ def fail_or_ask_again(session: Session) -> bool:
 
 
 def _ask_again(session: Session) -> None:
-    # What expired may have changed with the log.
+    # The expired requests may have changed with the log.
     session.open_requests()
     opening = _opening(session)
     ledger.append_events(session.lease, opening.events, inside=opening.insert)
@@ -102,7 +102,8 @@ def _opening(session: Session) -> NewRequests:
     for closed in all_closed:
         task = closed.state.task
         settled = _settled_positions(session, closed, state)
-        # What was settled stays as it was, edits too; all else is as it was proposed.
+        # Settled writes stay unchanged, including edits; all others return to the
+        # proposal.
         rows: list[PendingWrite] = []
         for first, newest in zip(closed.first, closed.newest, strict=True):
             rows.append(newest if first.position in settled else first)
@@ -112,7 +113,7 @@ def _opening(session: Session) -> NewRequests:
             gate = replace(gate, auto=None, standing=False, auto_after=None)
         reached[task] = _reached(closed, gate, settled)
         if _declared_gate(session, closed.request) is None:
-            # Nothing else says any more what people were shown.
+            # Nothing else still says what people were shown.
             reached[task] = replace(reached[task], shown=_as_shown(rows))
         held += proposal_of(task, gate, rows, presented)
     moment = Moment(
@@ -304,10 +305,10 @@ def _in_sentences(state: RequestState, rejections: Iterable[Decision]) -> list[s
 
 def _kept_from(request: ApprovalRequest, settled: Collection[int]) -> dict[int, int]:
     """Return, by position of a settled write, the ordinal of the first request of its
-    task whose decisions on it count in the one that asks anew.
+    task whose decisions on it count in the one that asks again.
     """
     earlier = kept_from(request.policy)
-    # What an earlier deadline did not keep was asked about anew, as it was proposed:
+    # What an earlier deadline did not keep was asked about again, as it was proposed:
     # decisions before this request are about another value.
     return {position: earlier.get(position, request.ordinal) for position in settled}
 
@@ -331,7 +332,7 @@ def _reached(
         prepared_from=request.prepared_from,
         guard=guard,
         reads=reads,
-        # Later changes must not name others.
+        # Later changes must not be attributed to other people.
         reviewers=policy["reviewers"],
         ordinal=request.ordinal + 1,
         revisions={row.position: row.revision + 1 for row in closed.newest},

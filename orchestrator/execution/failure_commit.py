@@ -177,7 +177,7 @@ def _end_of_windows(
     session: Session, opening: NewRequests, status: str
 ) -> Callable[[], None]:
     """Return what queues the jobs that end the windows of a run that waits for a retry,
-    also of the requests that are opened: they may end long before it.
+    even of the requests that are opened: they may end long before it.
     """
     waiting = session.with_unasked_policies() if status == Status.WAITING else []
     opened = opening.requests if status == Status.WAITING else []
@@ -207,7 +207,8 @@ def _still_open(
         tries={task: outcome.tries for task, outcome in postponed.items()},
         superstep=session.lease.superstep + 1,
         due={task: now + outcome.due_in for task, outcome in postponed.items()},
-        # It goes on with the tasks with which it began, whatever gets a yes meanwhile.
+        # It goes on with the tasks with which it began, whatever gets a yes in the
+        # meantime.
         without=before.without if before.superstep else session.stops,
         passed=before.passed,
     )

@@ -96,7 +96,7 @@ class Heartbeat:
 
     While `busy_until` (by the monotonic clock) is set, the slice's own thread does
     something that cannot be interrupted and should be over at once. If it is not over
-    by then, the run is given back, and a worker process, which is of no use any more,
+    by then, the run is given back, and a worker process, which is of no further use,
     ends.
     """
 
@@ -200,8 +200,8 @@ class Heartbeat:
             else:
                 pulse = Pulse.LOST
         except (Error, CountersignError, TypeError, ValueError) as error:
-            # The next beat tries again; if the lease runs out meanwhile, the fence
-            # refuses the commit.
+            # The next beat tries again; if the lease runs out in the meantime, the
+            # fence refuses the commit.
             log.warning("heartbeat_failed", id=str(self._lease.id), error=str(error))
             connection.close()
             # A report that no row can hold must not cost the lease: beat without it.

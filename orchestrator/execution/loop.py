@@ -135,7 +135,7 @@ def _run_slice(lease: Lease, draining: Callable[[], bool]) -> None:
         work_sums.count("leases_lost")
         log.info("lease_lost", run=str(lease.id), epoch=lease.epoch)
     except OlderSeal:
-        # Nothing is wrong with the run: it goes on when its rows were sealed anew.
+        # Nothing is wrong with the run: it goes on when its rows were resealed.
         leases.give_back(lease.id, lease.epoch, counts=False)
         raise
     except (TamperedRow, WrongKey) as error:
@@ -435,7 +435,7 @@ def _rest(session: Session, heart: Heartbeat) -> bool:
 
 
 def _ask_more(session: Session) -> bool:
-    """Let the run fail with what a deadline has closed, or ask anew; else ask the
+    """Let the run fail with what a deadline has closed, or ask again; else ask the
     automatic policies of gates.
     """
     if session.has_expired:

@@ -87,7 +87,7 @@ class MemoryChanges:
 
     def insert(self, lease: Lease, commit: Commit) -> None:
         """Write them in the commit's transaction, after requests and held writes.
-        Raises `ConcurrentUpdate` if another process changed a trace meanwhile.
+        Raises `ConcurrentUpdate` if another process changed a trace in the meantime.
         """
         if self.reads:
             statements.insert_rows(MemoryRecord, self.reads)
@@ -153,7 +153,7 @@ def _recorded(lease: Lease, outputs: Mapping[Task, Output]) -> dict[str, int]:
 
 
 def _notes(outputs: Mapping[Task, Output]) -> list[NewEvent]:
-    """Return a warning for each task that read anew what was not recorded."""
+    """Return a warning for each task that read again what was not recorded."""
     notes: list[NewEvent] = []
     for task, output in outputs.items():
         reads = sum(1 for read in output.reads if read.get("unrecorded"))

@@ -27,8 +27,8 @@ class FinishedTask:
     """A task that is finished: its output, or the error that its error edge carries,
     and the answer of its gate.
 
-    `why` is the reason for which people are asked; of a task that passed it is a warning,
-    that nothing prepares its call any more.
+    `why` is the reason for which people are asked; of a task that passed it is a
+    warning, that nothing prepares its call now.
 
     `guard` names the node whose gate holds it, if that is not its own. `reads` are the
     channels that its check read; None if they were not recorded. `diverged`: why a
@@ -157,7 +157,7 @@ class OpenSuperstep:
 
     def without_renewals(self) -> "OpenSuperstep":
         """Return it without the tasks about which people are asked again, for a line
-        that departs from here: they begin anew, and what they act on is judged anew.
+        that departs from here: they start over, and what they act on is judged again.
         """
         results: dict[Task, FinishedTask] = {}
         for task, result in self.results.items():

@@ -30,7 +30,7 @@ def ask_policies(session: Session) -> bool:
 
 def _ask(session: Session) -> None:
     waiting = session.unasked_of_policies()
-    # Somebody may have decided meanwhile.
+    # Somebody may have decided in the meantime.
     if not waiting:
         return
     lease = session.lease

@@ -34,7 +34,7 @@ def renewed_gate(session: Session, task: Task, held: FinishedTask) -> ReachedGat
     declared = session.graph.nodes[guard].gate or Gate()
     gate = gate_on_run(session.graph, declared, session.input)
     # It asks about one value that nobody edits, and waits as long as it takes: nothing
-    # is let through, or turned down, by silence. Who signs confirms it whatever the
+    # is let through, or turned down, by silence. Whoever signs confirms it whatever the
     # amount, because what was applied shows no money.
     bare = replace(
         gate,
@@ -107,7 +107,7 @@ def _as_asked(reached: ReachedGate, request: ApprovalRequest) -> ReachedGate:
         reached,
         gate=gate,
         reads=reads,
-        # Later changes must not name others.
+        # Later changes must not be attributed to other people.
         reviewers=request.reviewers_now,
         shown=shown,
         renews=request.id,

@@ -132,7 +132,7 @@ class Replay:
         proposals = self._proposals({**proposed, **gated})
         records = dict(proposals)
         for task, record in self._results(outside).items():
-            # What a person settled may have been held by the gate of another node.
+            # A task settled by a person may have been held by another node's gate.
             finished = replace(record.finished, gated=task in proposals)
             records[task] = replace(record, finished=finished)
         return records | self._refused(outside.keys() - records.keys())
@@ -248,7 +248,7 @@ class Replay:
         reads = self.graph.nodes[start.task.node].reads
         for partition in ("scratch", "artifacts"):
             changes = differences(document[partition], context.state[partition])
-            # What the node does not declare to read is no part of its input.
+            # Channels that the node does not declare to read are not part of its input.
             for change in changes:
                 if reads is None or str(change.path[0]) in reads:
                     return {"path": f"{partition}.{written(change.path)}"}

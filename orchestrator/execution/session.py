@@ -189,7 +189,7 @@ class Session:
 
     def reread_requests(self) -> None:
         """Have the open requests read again at the next look, if commits of this slice
-        have relied on them. A run that is about to pause would wait for ever for one
+        have relied on them. A run that is about to pause would wait forever for one
         whose row is gone, which moves no log.
         """
         if self._compared:
@@ -223,7 +223,7 @@ class Session:
 
     def settled_gates(self, after: Frontier | None = None) -> list[RequestState]:
         """Return the settled gates that can be applied now, or on the frontier `after`
-        the step in hand; not what would land in memory again without a yes.
+        the current step; not what would land in memory again without a yes.
 
         While a patch waits, only patches are applied, because the decisions beside it
         and the routers must see the state after it; likewise while a superstep is in
@@ -234,7 +234,7 @@ class Session:
         if not settled:
             return []
         frontier = after or self.frontier
-        # On the frontier `after`, the step in hand is over.
+        # On the frontier `after`, the current step is over.
         only_patches = is_patch_held(frontier) or (after is None and self.in_hand)
         undecided = undecided_patches(frontier, [gate.task for gate in settled])
         applicable: list[RequestState] = []
@@ -262,7 +262,7 @@ class Session:
     @property
     def has_expired(self) -> bool:
         """Return whether a deadline has closed a request, with which the run fails or
-        which it opens anew. What has begun ends first: it must be listed. What an open
+        which it reopens. What has begun ends first: it must be listed. What an open
         superstep kept is listed, so that one is no hindrance.
         """
         return bool(self.expired) and not self.entries
@@ -301,8 +301,8 @@ class Session:
         return _due(self._askings, self.moment_of(due)) if due else []
 
     def with_unasked_policies(self) -> list[RequestState]:
-        """Return the open requests about which their policies were not asked as they are
-        now, also those that people may still decide first.
+        """Return the open requests about which their policies were not asked as they
+        are now, including those that people may still decide first.
         """
         if is_patch_held(self.frontier):
             return []
@@ -359,7 +359,7 @@ def _with_status(requests: Sequence[RequestState], status: str) -> list[RequestS
 
 
 def retry_when_log_moved(lease: Lease, act: Callable[[], T]) -> T:
-    """Return the result of a fenced act. If the log moved meanwhile, the lease is
+    """Return the result of a fenced act. If the log moved in the meantime, the lease is
     refreshed and the act is repeated, which then builds everything from the new rows.
     """
     while True:

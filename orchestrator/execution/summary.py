@@ -157,7 +157,7 @@ def status_events(
 
 def task_events(results: Mapping[Task, FinishedTask]) -> list[NewEvent]:
     """Return events for the unusual tasks of a superstep: errors that took their edge,
-    branches that diverged, calls that nothing prepares any more.
+    branches that diverged, calls that no node prepares now.
     """
     events: list[NewEvent] = []
     for task, result in results.items():

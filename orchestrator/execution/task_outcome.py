@@ -27,7 +27,7 @@ def finished_task(
     unknown, later).
     """
     if outcome.outcome == "done" and outcome.output is not None:
-        # What people approved before the call is not asked again after it.
+        # An approval before the call is not asked for again after it.
         decided = task in context.calls
         return _finished_with_output(
             session, task, outcome, outcome.output, decided=decided
@@ -47,8 +47,8 @@ def finished_task(
 
 
 def made_call(session: Session, entry: Entry, why: str) -> FinishedTask:
-    """Return a call that was made before a crash, by its recorded result, though nothing
-    prepares it any more; `why` says so.
+    """Return a call that was made before a crash, by its recorded result, though no
+    node prepares it now; `why` says so.
     """
     outcome = TaskOutcome(
         "done",
@@ -69,7 +69,7 @@ def made_call(session: Session, entry: Entry, why: str) -> FinishedTask:
 
 def _held_by_loss(loss: Loss) -> FinishedTask:
     """Return a task about which people are asked again, before it begins: what it acts
-    on does not hold any more. They are shown what was applied.
+    on no longer holds. They are shown what was applied.
     """
     writes: list[dict[str, Any]] = []
     renews: list[str] = []

@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 class Work(Protocol):
-    """A job for a thread, which has the job's name meanwhile."""
+    """A job for a thread, which has the job's name in the meantime."""
 
     @property
     def name(self) -> str: ...

@@ -69,7 +69,7 @@ def vetted_settlement(session: Session, heart: Heartbeat, state: State) -> Vette
         asking.stays_open,
     )
     applied = {settled.task for settled in settlement.settled}
-    # Of a patch that stays open, what other vetoes let pass is asked again with it.
+    # When a patch stays open, its writes that other vetoes passed are asked again too.
     answers: list[VetoAnswer] = []
     for answer in asking.answers:
         if answer.why or answer.state.task in applied:

@@ -50,7 +50,7 @@ class SeenApproval:
 def look_at(user: Any, run: str | UUID) -> SeenApproval:
     """Return an approval. Raises as `visible_approval` and `approval_of` do."""
     visible = asking.visible_approval(user, run)
-    # What is written meanwhile has a higher number, and is looked at again.
+    # Rows written in the meantime have higher numbers, and are looked at later.
     seq = visible.event_seq
     approval = asking.approval_of(visible)
     is_settled = approval.is_decided and approval.state not in STOPPED
@@ -77,7 +77,7 @@ class WaitQuery(Body):
 
 class AwaitedApproval(api.OneApproval):
     """One approval, by id or key: where it stands, and the verdict on each item. With
-    `wait` the answer comes when it is decided, or after so many seconds.
+    `wait` the answer comes when it is decided, or after this many seconds.
     """
 
     @describe(parameters=[WaitQuery], responses=AskedApprovalOut)
@@ -135,9 +135,9 @@ class ApprovalStream(APIView):
 async def waited(
     scope: tail.Scope, viewer: Any, run: UUID, seconds: float
 ) -> AsyncIterator[bytes]:
-    """Yield the JSON of an approval once it is decided, or after so many seconds. Raises
-    where the caller may not see it any more: the connection ends without an answer, and
-    whoever calls again receives the reason.
+    """Yield the JSON of an approval once it is decided, or after this many seconds.
+    Raises where the caller may no longer see it: the connection ends without an answer,
+    and whoever calls again receives the reason.
     """
     ends = time.monotonic() + seconds
     async with stream.watched(run, viewer, most=conf().waits_per_person) as nudge:

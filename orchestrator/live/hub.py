@@ -69,9 +69,7 @@ class Hub:
             self._task = asyncio.get_running_loop().create_task(self._look_on())
 
     def leave(self, things: Iterable[Hashable], nudge: asyncio.Event) -> None:
-        """Stop watching. When nobody watches any more, the task ends at its next
-        look.
-        """
+        """Stop watching. When nobody is watching, the task ends at its next look."""
         for thing in things:
             bells = self._bells.get(thing, set())
             bells.discard(nudge)

@@ -205,8 +205,8 @@ async def watched(
 
 
 async def rung(nudge: asyncio.Event, seconds: float) -> bool:
-    """Wait until the event is set, so many seconds at most, and clear it. Return whether
-    it was set.
+    """Wait until the event is set, this many seconds at most, and clear it. Return
+    whether it was set.
     """
     with suppress(TimeoutError):
         await asyncio.wait_for(nudge.wait(), seconds)

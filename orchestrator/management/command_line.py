@@ -112,7 +112,7 @@ def refuse_unmigrated() -> None:
 
 def refuse_older_seals() -> None:
     """Raise `CommandError` naming the cure where rows of an older release wait to be
-    sealed anew.
+    resealed.
     """
     if OlderSeals.objects.exists():
         raise CommandError(

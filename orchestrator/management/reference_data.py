@@ -244,7 +244,7 @@ def _templates(reviewer: Any) -> dict[tuple[str, str], Template]:
     """Run each graph for real, once for each fate of its runs."""
     templates = {}
     for name in graph_names():
-        # Who signs the templates of all graphs is in the group of each for so long.
+        # Whoever signs the templates of all graphs is in the group of each for so long.
         group, is_new = Group.objects.get_or_create(name=name)
         reviewer.groups.add(group)
         ended = started(name)

@@ -123,7 +123,7 @@ class RunCopies:
         """Insert the rows of all copies, in one transaction."""
         with transaction.atomic():
             for table, rows in self._rows.items():
-                # Of some tables a small batch has no row.
+                # A small batch has no rows in some tables.
                 if rows:
                     copy_rows(table, rows)
 
@@ -151,7 +151,7 @@ def writer() -> Iterator[Callable[[RunCopies], None]]:
             if inserted:
                 inserted.pop().result()
         finally:
-            # The thread has a connection of its own, which nobody else would close.
+            # The thread has its own connection, which nobody else would close.
             thread.submit(connections.close_all).result()
 
 

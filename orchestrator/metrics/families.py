@@ -126,7 +126,7 @@ def _of_the_clusters(readings: Readings) -> Iterator[Metric]:
         "countersign_slots_busy", "Slots in which something runs", labels=["worker"]
     )
     for cluster in readings.workers:
-        # Of one that is gone, only what it did is shown.
+        # Only the work of a worker that is gone is shown.
         if not cluster["is_alive"]:
             continue
         slots.add_metric([str(cluster["id"])], cluster["slots"])

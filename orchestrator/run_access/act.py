@@ -29,10 +29,10 @@ def locked(
     run_id: UUID, *, by: Any, also_imported: bool = False, returned: bool = True
 ) -> Iterator[Run]:
     """Lock the run's row for one act in one transaction, and read it again afterwards,
-    unless it is not `returned` to the caller of the verb.
-    If a row is not as it was sealed, mark the run as tampered, leave an audit line, and
-    raise the error again; a decision of a person who may not decide leaves an audit
-    line too. An imported run is refused, unless `also_imported` is set.
+    unless it is not `returned` to the caller of the verb. If a row does not match its
+    seal, mark the run as tampered, leave an audit line, and raise the error again; a
+    decision of a person who may not decide leaves an audit line too. An imported run is
+    refused, unless `also_imported` is set.
     """
     check_person(by, "by")
     try:

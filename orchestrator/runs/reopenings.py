@@ -1,4 +1,4 @@
-"""Re-opening: a steward lets an open request be asked anew under the policy that its
+"""Re-opening: a steward lets an open request be asked again under the policy that its
 graph has now. Its signatures stay as rows, and count no more.
 
 The old request is withdrawn, and another one asks about the same proposals, in one
@@ -92,9 +92,9 @@ class _Asker:
 
 
 def reopen(request_id: UUID | str, *, by: Any, reason: str) -> ApprovalRequest:
-    """Open an open request anew under the policy that its graph has now, and return the
-    new request. Its signatures do not count any more, and edits are put back to what
-    the node proposed; who had signed hears of it.
+    """Open an open request again under the policy that its graph has now, and return
+    the new request. Its signatures no longer count, and edits are put back to what the
+    node proposed; who had signed hears of it.
 
     Raises, having changed nothing: `Forbidden` (leaves an audit line), `InvalidValue`
     (no reason, or a function of the gate failed), `WrongStatus` (nothing can be decided
@@ -150,7 +150,7 @@ def _require_change(request: ApprovalRequest, opened: ApprovalRequest) -> None:
 
 def _require_own_veto(run: Run, old: Policy, new: Policy) -> None:
     """Raise `WrongStatus` where a veto would come in that the run's own version, which
-    is asked for it, need not have: then nothing could be approved any more.
+    is asked for it, need not have: then nothing could be approved.
     """
     veto = new.get("veto")
     if veto is None or veto == old.get("veto"):
@@ -166,7 +166,7 @@ def _require_own_veto(run: Run, old: Policy, new: Policy) -> None:
 def _opening(
     run: Run, request: ApprovalRequest, *, at: datetime, why: str
 ) -> NewRequests:
-    """Return the rows of the request that asks anew."""
+    """Return the rows of the request that asks again."""
     compiled = _present_version(run)
     run_input = read_value(run, "input")
     gate = gate_on_run(compiled, _present_gate(compiled, request), run_input)

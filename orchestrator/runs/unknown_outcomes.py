@@ -135,7 +135,7 @@ def settle_task(
     else:
         was_restored = run.error_code == RESTORED
         locked_run.requeue_run(run, events=[event], only=frozenset({Status.UNKNOWN}))
-        # What `restored` paused would otherwise never come.
+        # Otherwise, jobs that `restored` paused would never run.
         if was_restored:
             deadlines.go_on(run, was_restored=True)
 
@@ -261,7 +261,7 @@ def _require_over(row: TaskResult, *, accept_risk: bool) -> None:
 
 def _is_worker_gone(row: TaskResult) -> bool:
     """Return whether the attempt's worker is proven gone: its cluster recorded its end,
-    or its process does not exist any more where this one would see it.
+    or its process no longer exists where this one would see it.
     """
     if row.worker:
         stopped = Worker.objects.filter(id=row.worker, stopped_at__isnull=False)

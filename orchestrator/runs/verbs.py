@@ -420,7 +420,7 @@ def _queue_again(
         _require_waits_for_nobody(run, adopts=adopts)
     events.append(NewEvent("run_resumed", {"was": run.status}, actor=name_of(by)))
     stranded = version_choice.is_stranded(run)
-    # A queued run that is stranded would wait for ever.
+    # A queued run that is stranded would wait forever.
     resumable = _RESUMABLE | {Status.QUEUED} if stranded else _RESUMABLE
     was_restored = run.error_code == RESTORED
     was_closed = run.status in CLOSED_TO_DECISIONS
@@ -437,7 +437,7 @@ def _queue_again(
 
 def _run_to_resume(run_id: UUID | str, *, by: Any) -> Run:
     """Return the run of that id or key, or whose newest checkpoint this is. Raises
-    `UnknownThing`, also for what this person may not see, and `WrongStatus` for an
+    `UnknownThing`, including for what this person may not see, and `WrongStatus` for an
     older checkpoint.
     """
     row = timeline.find_checkpoint(run_id)
@@ -531,7 +531,7 @@ def _require_whole(run: Run, *, by: Any) -> None:
 def cancel(
     run_id: UUID | str, *, by: AbstractBaseUser | None = None, reason: str = ""
 ) -> Run:
-    """Cancel a run: at once if no worker has it, else after the superstep in hand. Its
+    """Cancel a run: at once if no worker has it, else after the current superstep. Its
     open requests are withdrawn now.
 
     An effect that may have happened makes it unknown first; it is cancelled when that

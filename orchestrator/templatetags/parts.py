@@ -1,7 +1,7 @@
 """The parts of a page that a script exchanges: `{% part %}<p id="…">…</p>{% part_ends %}`.
 
-Each carries a digest of itself. A script that fetches the page anew says which parts it
-has, and of those that are as they were it is sent an empty element in their place.
+Each carries a digest of itself. A script that fetches the page again says which parts
+it has, and of those that are as they were it is sent an empty element in their place.
 """
 
 import hashlib

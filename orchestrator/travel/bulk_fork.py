@@ -430,7 +430,7 @@ def old_bulk_forks(lease: JobLease) -> Iterator[Step]:
 
 
 def bulk_fork_faults() -> Iterator[SealFault]:
-    """Yield a fault for each bulk fork whose request is not as it was sealed. The
+    """Yield a fault for each bulk fork whose request does not match its seal. The
     results of its runs have no seal; their forks have.
     """
     for page in pages(BulkFork.objects.all(), "id"):

@@ -134,7 +134,8 @@ class Departure:
         that continues, at this point. At most one query.
         """
         at = pending_parts(self.document["frontier"], self.document["open"])
-        # What waits there is asked anew, under the policy of the version that continues.
+        # Waiting requests are asked again, under the policy of the version that
+        # continues.
         return versions.judgement_of(self.checkpoint, self.graph, at, silent=frozenset)
 
     @cached_property
@@ -322,7 +323,7 @@ def departure_at(row: Checkpoint) -> Departure:
 
 def refuse_erased(run: Run) -> None:
     """Raise `Erased` if values of a run were erased, because nothing can depart from
-    what is not there any more.
+    what is no longer there.
     """
     if run.erasure is not None:
         raise Erased(
@@ -398,7 +399,7 @@ def _missing_gates(
 
 def _asked_tasks(frontier: Frontier, open_: OpenSuperstep) -> set[Task]:
     """Return the tasks about which a line that departs here asks people again. What
-    others act on is judged anew on it.
+    others act on is judged again on it.
     """
     tasks = frontier.gated() | open_.without_renewals().tasks_asked
     return tasks - frontier.renewed()

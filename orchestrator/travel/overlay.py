@@ -351,8 +351,8 @@ def _frontier(point: Departure, overlay: Overlay) -> Frontier:
 def stage_requests(
     point: Departure, overlay: Overlay, waiting: Sequence[HeldTask], asker: Asker
 ) -> NewRequests:
-    """Return the requests of the line that begins: those that wait at the point, made
-    anew, and one for each gate that holds a part of the patch.
+    """Return the requests of the line that begins: those that wait at the point,
+    rebuilt, and one for each gate that holds a part of the patch.
 
     Raises `InvalidValue` if a function for reviewers, or the terms of a gate, fail.
     """

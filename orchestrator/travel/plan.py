@@ -220,8 +220,8 @@ def _tasks_ahead(
     next_tasks: Mapping[str, Sequence[Task]],
     ready: Collection[Task],
 ) -> tuple[list[Task], list[Task]]:
-    """Return the tasks that run unless one fails, and those that may run. Of a node
-    that is called once people have approved it, only the approved calls are certain.
+    """Return the tasks that run unless one fails, and those that may run. If people
+    approve a node's calls first, only the approved ones are certain.
     """
     runs: list[Task] = []
     may_run: list[Task] = []

@@ -157,7 +157,7 @@ def plan_departure(
     if travel == Travel.REPLAY:
         waiting = ()
     else:
-        # What a line stops at, a line that departs from it stops at too.
+        # A line that departs from another keeps its stops.
         if line:
             # A paused fork stops at every node; what departs from it does not.
             stops = [node for node in line.stops if node != NOT_STARTED]
@@ -306,7 +306,7 @@ def replay_report(run_id: UUID | str) -> dict[str, Any]:
         run=run.id, type__in=["results_reused", "task_diverged"]
     )
     events = list(reporting.order_by("seq"))
-    # The report is read from the log, so that must be as it was sealed.
+    # The report is read from the log, so that must match its seal.
     sealed_rows.verify_rows(events, protection_of(run))
     reused: list[str] = []
     diverged: list[dict[str, Any]] = []
@@ -394,7 +394,7 @@ def _begin_next_line(
     check_answers(request.answers, waiting)
     new = _new_line(point, overlay, waiting, request, seq=run.head_seq + 1)
 
-    # What is open on the line that is left is withdrawn before it is asked again.
+    # Open requests on the line that is left are withdrawn before they are asked again.
     withdrawn = leave_requests(run.id)
     jobs.cancel_jobs_of(run.id)
     next_line = NextLine(run.id, run.line + 1, run.graph, protection_of(run))

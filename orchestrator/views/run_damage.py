@@ -15,8 +15,8 @@ from orchestrator.engine.errors import UNREADABLE
 from orchestrator.run_access.labels import display_error
 
 MOST_VERIFIED = 1000
-"""The most checkpoints of a run that is verified whole for its page. Of a longer one,
-only the named checkpoint and the one right before it are.
+"""The most checkpoints of a run that is verified whole for its page. In a longer run,
+only the named checkpoint and the one before it are verified.
 """
 _NAMED = re.compile(r"checkpoints_checkpoint (?:[0-9a-f-]{36} )?([0-9a-f-]{36})")
 """The name of a checkpoint's row: its table, the id of its run if it has one, its id."""
@@ -26,8 +26,8 @@ _NAMED = re.compile(r"checkpoints_checkpoint (?:[0-9a-f-]{36} )?([0-9a-f-]{36})"
 class RunDamage:
     """The part of a run that does not verify. `seq`: the number of its first broken
     checkpoint; `intact`: the checkpoint right before it, if that verifies;
-    `all_before`: all before it were verified. If nothing is `broken` any more, the
-    record was restored.
+    `all_before`: all before it were verified. If nothing is `broken` now, the record
+    was restored.
     """
 
     seq: int | None = None

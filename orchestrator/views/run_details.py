@@ -558,7 +558,7 @@ def _question(read: Facts) -> str:
 
 
 _KIND_OF_LANDING = {"added": "added", "updated": "changed", "removed": "removed"}
-"""What happened to a memory -> the change of a state that has the same sign."""
+"""Change of a memory -> the change of a state that has the same sign."""
 
 
 def event_rows(checkpoint: Checkpoint, snapshot: Facts, query: Query) -> Facts:
@@ -593,7 +593,7 @@ def event_rows(checkpoint: Checkpoint, snapshot: Facts, query: Query) -> Facts:
 
 def _facts(event: RunEvent, protection: Protection) -> RunEvent:
     """Return the line of the log with a few words of its payload, and its fault if it
-    is not as it was sealed.
+    does not match its seal.
     """
     event.fault = fault_of(event, protection)  # type: ignore[attr-defined]
     payload = read_or_reason(event, "payload") or {}

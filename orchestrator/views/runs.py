@@ -384,7 +384,7 @@ def _words(request: HttpRequest) -> str:
 
 
 def _searched(request: HttpRequest, runs: VisibleRuns) -> Search:
-    """Return those of these runs that a search finds; all of them without one."""
+    """Return the runs among these that a search finds; all of them without one."""
     words = _words(request)
     if not words:
         return Search(runs, end=None)

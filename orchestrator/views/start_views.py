@@ -95,7 +95,7 @@ def lost_in_form(
     for control in drawn.walk():
         if control.kind == "file" and isinstance(control.value, dict):
             fields[control.name] = file(control.value)
-    # What is posted is read into a form that is drawn anew.
+    # Posted values are read into a form that is drawn again.
     sent_again = reading.read_form(_drawn(schema, value), fields)
     for place in differences(value, sent_again):
         # A value that the form adds is no loss.

@@ -1,5 +1,5 @@
-"""One value of the state at a checkpoint: as text that a page loads when somebody opens
-it, and as a file.
+"""One value of the state at a checkpoint: as text that a page loads when it is opened,
+and as a file.
 """
 
 from django.contrib.auth.decorators import login_required

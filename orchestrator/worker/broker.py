@@ -32,8 +32,8 @@ from orchestrator.worker.tasks import ADVANCE, WORK
 from orchestrator.worker.wait import Listener
 
 UNBEGUN_SECONDS = 10.0
-"""A claim is for a worker that is free already. If it waits for this long, no worker
-reads the queue any more.
+"""A claim is for a worker that is free already. If it waits for this long, no worker is
+reading the queue.
 """
 NO_SLOT_SECONDS = 0.5
 NO_DATABASE_SECONDS = 1.0
@@ -74,7 +74,7 @@ class RunBroker(Broker):
             return claims
         except (OperationalError, InterfaceError) as error:
             log.warning("database_lost", error=str(error).strip())
-            # The next round opens both connections anew.
+            # The next round reopens both connections.
             self._listener.close()
             connection.close()
             time.sleep(NO_DATABASE_SECONDS)
@@ -146,7 +146,7 @@ class RunBroker(Broker):
         """
         withdrawn: list[Claim] = []
         for unbegun in self.state.slots.unbegun():
-            # A worker may have begun it meanwhile.
+            # A worker may have begun it in the meantime.
             if self.state.slots.withdraw(unbegun.claim):
                 withdrawn.append(unbegun.claim)
         leases.release([claim for claim in withdrawn if not claim.job])

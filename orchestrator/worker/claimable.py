@@ -29,8 +29,8 @@ def claimable() -> Claimable:
     of a graph whose newest version anywhere is registered here.
 
     So during a rolling deployment an old process leaves new runs alone, and a new one
-    judges an old run once no live worker has its version any more. Runs of a registered
-    version whose secrets this process lacks are left to a worker that has them.
+    judges an old run once no live worker has its version. Runs of a registered version
+    whose secrets this process lacks are left to a worker that has them.
     """
     registered = frozenset(fingerprints())
     newest = newest_versions({compiled.name for compiled in registry.all()})

@@ -44,8 +44,8 @@ log = structlog.get_logger(__name__)
 def _set_aside() -> None:
     """Exempt everything that exists before the fork from garbage collection. Otherwise
     each child would go through all of it soon after it began, and all at once: its
-    memory would be copied meanwhile, and a child with SQLite's write lock would stop
-    the others.
+    memory would be copied in the meantime, and a child with SQLite's write lock would
+    stop the others.
     """
     gc.collect()
     gc.freeze()
@@ -70,7 +70,7 @@ class RunSentinel(stock.Sentinel):
     def reincarnate(self, process: Any) -> None:
         """Replace a dead or overdue worker."""
         # The pusher, the monitor or an idle worker may have died with a lock of the
-        # shared queues, on which all others would wait for ever.
+        # shared queues, on which all others would wait forever.
         if process in (self.monitor, self.pusher) or process.timer.value == IDLE:
             log.critical(
                 "cluster_given_up", dead=process.pid, exit_code=process.exitcode
@@ -145,7 +145,7 @@ class RunCluster(stock.Cluster):
         return 0 if self.sentinel.exitcode == 0 else ENDED_BY_ITSELF
 
     def _wait(self) -> None:
-        """Wait a moment for the cluster to end; this process is alive meanwhile."""
+        """Wait a moment for the cluster to end; this process is alive in the meantime."""
         self.sentinel.join(0.1)
         self._alive.touch()
 

@@ -40,7 +40,7 @@ class Registration:
         if time.monotonic() < self._next:
             return False
         self._next = time.monotonic() + BEAT_SECONDS
-        # A row that is gone was swept as that of a dead cluster, and is written anew.
+        # A row that is gone was swept as that of a dead cluster, and is rewritten.
         if not self._known or not self._renew():
             self._appear()
         return True

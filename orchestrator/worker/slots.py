@@ -61,8 +61,8 @@ class Slots:
 
     def free(self) -> int:
         """Return how many runs and jobs may still be claimed."""
-        # Without the lock: only the pusher claims, so the number can only grow
-        # meanwhile.
+        # Without the lock: only the pusher claims, so the number can only grow in the
+        # meantime.
         states = [cell.state for cell in self._cells]
         return states.count(FREE)
 

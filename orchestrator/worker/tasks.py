@@ -109,7 +109,7 @@ class _SlotWork:
             looks: list[Callable[[], bool]] = self._order.next(
                 partial(self._run, claimable_here), self._job
             )
-            # `any` ends at the first look that finds something: then the turns are
+            # `any` stops at the first look that finds something: then the turns are
             # asked again.
             if not any(look() for look in looks):
                 return

@@ -57,13 +57,13 @@ def test_a_node_acts_while_its_signatures_count(paid: list[int], rita: User) -> 
 
 
 def _booked(paid: list[int]) -> Graph:
-    made = call_graphs.paying(gate=call_graphs.call_gate(skip=True))
-    made.node("book", effect="external", authority="pay")(
+    flow = call_graphs.paying(gate=call_graphs.call_gate(skip=True))
+    flow.node("book", effect="external", authority="pay")(
         lambda state, ctx: paid.append(1)
     )
-    made.edge("paid", "book")
-    made.edge("book", END)
-    return made
+    flow.edge("paid", "book")
+    flow.edge("book", END)
+    return flow
 
 
 def test_no_node_acts_on_a_gate_whose_call_may_be_skipped(paid: list[int]) -> None:
@@ -143,9 +143,9 @@ def test_what_was_given_back_counts_again(paid: list[int], rita: User) -> None:
 
 
 def test_nothing_begins_without_any_approval(paid: list[int], rita: User) -> None:
-    made = paying()
-    made.edge("review", "wait", when="rejected")
-    run = advanced(made)
+    flow = paying()
+    flow.edge("review", "wait", when="rejected")
+    run = advanced(flow)
     run_actions.sign(run, rita, ["reject", "reject"])
     run = runs.advance(run.id)
     assert paid == []
@@ -160,12 +160,12 @@ def test_nothing_begins_without_any_approval(paid: list[int], rita: User) -> Non
 def test_an_earlier_round_is_no_authority_for_the_next(
     paid: list[int], rita: User
 ) -> None:
-    made = paying()
-    made.edges[:] = [edge for edge in made.edges if edge.source != "pay"]
-    made.edge("pay", "review")
-    made.edge("pay", "refused", when="rejected")
-    made.edge("review", "wait", when="rejected")
-    run = runs.advance(signed(made, rita).id)
+    flow = paying()
+    flow.edges[:] = [edge for edge in flow.edges if edge.source != "pay"]
+    flow.edge("pay", "review")
+    flow.edge("pay", "refused", when="rejected")
+    flow.edge("review", "wait", when="rejected")
+    run = runs.advance(signed(flow, rita).id)
     assert paid == [7]
     run_actions.sign_open(run, rita, "reject")
     run = runs.advance(run.id)
@@ -292,24 +292,24 @@ def _two_rounds(name: str) -> Graph:
     """People are asked twice at `review` before anything is paid: one of its tokens comes
     later. Each answer leads to a payment of its own.
     """
-    made = graph(name)
+    flow = graph(name)
 
     def propose(state: Any, ctx: Any) -> dict[str, Any]:
         return {"notes": ["proposed"]}
 
-    made.node("later")(lambda state, ctx: None)
-    made.node(
+    flow.node("later")(lambda state, ctx: None)
+    flow.node(
         "review", effect="human", join="any", gate=Gate(reviewers=["group:claims"])
     )(propose)
-    made.node("wait")(lambda state, ctx: None)
-    made.node("pay", effect="external", authority="review")(pay)
-    made.edge(START, "review")
-    made.edge(START, "later")
-    made.edge("later", "review")
-    made.edge("review", "wait")
-    made.edge("wait", "pay")
-    made.edge("pay", END)
-    return made
+    flow.node("wait")(lambda state, ctx: None)
+    flow.node("pay", effect="external", authority="review")(pay)
+    flow.edge(START, "review")
+    flow.edge(START, "later")
+    flow.edge("later", "review")
+    flow.edge("review", "wait")
+    flow.edge("wait", "pay")
+    flow.edge("pay", END)
+    return flow
 
 
 def test_each_round_that_was_not_acted_on_yet_has_to_count(
@@ -393,12 +393,12 @@ def test_a_policy_whose_query_failed_is_named_as_one(
     paid: list[int], rita: User
 ) -> None:
     signing = Gate(reviewers=["group:claims"], auto=lambda state, proposal: True)
-    made = paying(gate=signing)
+    flow = paying(gate=signing)
     with patch("approvals.authority.auto_of", side_effect=DatabaseError("no table")):
-        run = advanced(made)
+        run = advanced(flow)
     assert paid == []
-    asked = ApprovalRequest.objects.get(run=run, kind="authority")
-    why = str(read_value(asked, "why"))
+    request = ApprovalRequest.objects.get(run=run, kind="authority")
+    why = str(read_value(request, "why"))
     assert "its policy failed: DatabaseError: no table" in why
     assert verify_run(run.id) == []
 
@@ -477,9 +477,9 @@ def test_whom_a_tier_had_asked_does_not_count_once_they_have_left(
     run = runs.advance(run.id)
     assert run.status == Status.PAUSED
     assert paid == []
-    asked = ApprovalRequest.objects.get(run=run, status="open")
+    request = ApprovalRequest.objects.get(run=run, status="open")
     why = "lena's signature does not count any more: not a reviewer of review"
-    assert why in str(read_value(asked, "why"))
+    assert why in str(read_value(request, "why"))
     _nothing_began(run)
 
 

@@ -54,12 +54,12 @@ def verdicts(run: Run) -> list[tuple[str, str]]:
 def test_a_request_has_its_deadline_and_a_job_for_it() -> None:
     before = timezone.now()
     run = paused_run()
-    asked = request(run)
-    assert before + HOUR <= asked.deadline <= timezone.now() + HOUR
-    assert asked.policy["on_deadline"] == "reject"
+    open_request = request(run)
+    assert before + HOUR <= open_request.deadline <= timezone.now() + HOUR
+    assert open_request.policy["on_deadline"] == "reject"
     job = Job.objects.get(run=run.id)
-    assert (job.kind, job.due_at) == (KIND, asked.deadline)
-    assert job.facts == {"request": str(asked.id)}
+    assert (job.kind, job.due_at) == (KIND, open_request.deadline)
+    assert job.facts == {"request": str(open_request.id)}
     assert verify_run(run.id) == []
 
 
@@ -325,8 +325,8 @@ def test_on_approve_an_edit_that_is_settled_stays_in_the_words_of_the_request(
 
 def _texts_of(run: Run) -> list[Any]:
     """Title and facts of a run's request, and those beside each of its writes."""
-    asked = request(run)
-    texts = [read_value(asked, "title"), read_value(asked, "facts")]
+    open_request = request(run)
+    texts = [read_value(open_request, "title"), read_value(open_request, "facts")]
     for row in pending(run):
         shown = read_value(row, "shown")
         texts += [shown["title"], shown["facts"]]
@@ -362,8 +362,8 @@ def test_silence_never_approves_what_a_person_patched(people: cast.People) -> No
         run.head, patch={"scratch": {"letter": "Dear Mallory"}}, by=people.steward
     )
     fork = runs.advance(fork.id)
-    asked = ApprovalRequest.objects.filter(run=fork, status="open")
-    kinds = {row.node: row.policy["on_deadline"] for row in asked}
+    requests = ApprovalRequest.objects.filter(run=fork, status="open")
+    kinds = {row.node: row.policy["on_deadline"] for row in requests}
     assert kinds == {"$patch": "reject", "propose": "approve"}
     let_come(fork)
     assert runs.advance(fork.id).status == "rejected"
@@ -373,20 +373,20 @@ def test_silence_never_approves_what_a_person_patched(people: cast.People) -> No
 
 def _two_letters() -> Run:
     """A run at two gates that hold a letter each; silence approves the first."""
-    made = graph("two-letters")
+    flow = graph("two-letters")
     silent = Gate(reviewers=["group:claims"], deadline=HOUR, on_deadline="approve")
 
     def proposing(name: str, gate: Gate) -> None:
-        @made.node(name, effect="human", gate=gate)
+        @flow.node(name, effect="human", gate=gate)
         def propose(state: Any, ctx: Any) -> dict[str, Any]:
             return {"letter": name}
 
-        made.edge(START, name)
-        made.edge(name, END)
+        flow.edge(START, name)
+        flow.edge(name, END)
 
     proposing("silent", silent)
     proposing("signed", Gate(reviewers=["group:claims"]))
-    return advanced(made)
+    return advanced(flow)
 
 
 def test_a_write_that_comes_back_after_its_deadline_meets_it_at_once(rita: Any) -> None:
@@ -395,12 +395,12 @@ def test_a_write_that_comes_back_after_its_deadline_meets_it_at_once(rita: Any) 
         run, rita, ["approve" if row.node == "signed" else None for row in pending(run)]
     )
     let_come(run)
-    asked = ApprovalRequest.objects.get(run=run, node="silent")
-    assert deadlines.meet_deadline(run.id, asked.id)
+    approval_request = ApprovalRequest.objects.get(run=run, node="silent")
+    assert deadlines.meet_deadline(run.id, approval_request.id)
     # The letter that was settled first is applied; the other one comes back.
     slice_of(run)
-    asked.refresh_from_db()
-    assert asked.status == "open"
+    approval_request.refresh_from_db()
+    assert approval_request.status == "open"
     assert verify_run(run.id) == []
     # The job of its deadline is still in the queue, so that there is no second one.
     assert [job.status for job in work_off(run)] == ["done"]
@@ -415,9 +415,9 @@ def test_a_fork_that_asks_again_has_a_deadline_of_its_own(people: cast.People) -
     run = paused_run()
     let_come(run)
     fork = runs.fork(run.head, by=people.steward)
-    asked = ApprovalRequest.objects.get(run=fork)
-    assert asked.deadline > timezone.now() + HOUR - timedelta(minutes=5)
-    assert Job.objects.get(run=fork.id).due_at == asked.deadline
+    approval_request = ApprovalRequest.objects.get(run=fork)
+    assert approval_request.deadline > timezone.now() + HOUR - timedelta(minutes=5)
+    assert Job.objects.get(run=fork.id).due_at == approval_request.deadline
     assert runs.advance(run.id).status == "rejected"
     assert runs.advance(fork.id).status == "paused"
 
@@ -428,8 +428,8 @@ def test_a_run_that_goes_back_asks_again_with_a_new_deadline(
     run = paused_run()
     runs.rewind(run.id, run.head, by=people.steward)
     [job] = Job.objects.filter(run=run.id, status="queued")
-    asked = ApprovalRequest.objects.get(run=run, line=2)
-    assert job.facts == {"request": str(asked.id)}
+    approval_request = ApprovalRequest.objects.get(run=run, line=2)
+    assert job.facts == {"request": str(approval_request.id)}
     assert verify_run(run.id) == []
 
 
@@ -438,10 +438,10 @@ def test_a_function_that_fails_leaves_no_deadline_and_page_and_log_say_so() -> N
         raise LookupError(f"no calendar for {state.total}")
 
     run = paused_run(deadline=breaks)
-    asked = request(run)
-    assert asked.deadline is None
-    assert asked.policy["reads"] == ["total"]
-    assert "no calendar for 0" in why_of(asked)
+    open_request = request(run)
+    assert open_request.deadline is None
+    assert open_request.policy["reads"] == ["total"]
+    assert "no calendar for 0" in why_of(open_request)
     [warning] = event_payloads(run, "warning")
     assert warning["code"] == "no_deadline"
     assert "no calendar for 0" in warning["message"]
@@ -456,11 +456,11 @@ def test_a_patch_of_what_the_function_read_waits_for_the_people_of_the_gate(
 
     run = paused_run(deadline=later)
     fork = runs.fork(run.head, patch={"scratch": {"total": 9}}, by=people.steward)
-    asked = ApprovalRequest.objects.filter(run=fork).order_by("node")
-    assert [row.node for row in asked] == ["$patch", "propose"]
+    requests = ApprovalRequest.objects.filter(run=fork).order_by("node")
+    assert [row.node for row in requests] == ["$patch", "propose"]
     # The patch does not give itself more time either.
     latest = timezone.now() + timedelta(hours=2)
-    assert all(row.deadline < latest for row in asked)
+    assert all(row.deadline < latest for row in requests)
 
 
 def test_a_resumed_run_gets_its_jobs_anew(people: cast.People) -> None:
@@ -630,21 +630,21 @@ def test_a_write_with_other_texts_beside_it_has_a_line_that_says_so(rita: Any) -
 
 def _asking_of(count: int) -> Graph:
     """A graph that asks about this many notes at once, each with a deadline."""
-    made = graph("many-deadlines")
+    flow = graph("many-deadlines")
 
-    @made.node(sends=["ask"])
+    @flow.node(sends=["ask"])
     def split(state: Any, ctx: Any) -> Command:
         return Command(send=[Send("ask", n) for n in range(count)])
 
     gate = Gate(reviewers=["group:claims"], deadline=HOUR)
 
-    @made.node(effect="human", gate=gate)
+    @flow.node(effect="human", gate=gate)
     def ask(state: Any, ctx: Any) -> dict[str, Any]:
         return {"notes": [str(ctx.payload)]}
 
-    made.edge(START, "split")
-    made.edge("ask", END)
-    return made
+    flow.edge(START, "split")
+    flow.edge("ask", END)
+    return flow
 
 
 def test_many_requests_have_their_jobs_in_one_statement_and_wake_no_worker(

@@ -58,21 +58,21 @@ def _told(run: Run, by: User | None = None) -> Any:
 def test_the_file_tells_who_decided_what_on_what_they_saw_and_what_came_of_it(
     run: Run, people: cast.People
 ) -> None:
-    told = _told(run, people.reviewer)
+    document = _told(run, people.reviewer)
     decision = _edit(run)
-    assert told["decision"]["by"] == people.reviewer.get_username()
-    assert told["decision"]["verdict"] == "edit"
-    assert told["decision"]["seen_hash"] == decision.seen_hash
+    assert document["decision"]["by"] == people.reviewer.get_username()
+    assert document["decision"]["verdict"] == "edit"
+    assert document["decision"]["seen_hash"] == decision.seen_hash
     assert (
-        told["write"]["proposed_value"]
-        == told["write"]["seen"]["value"]
+        document["write"]["proposed_value"]
+        == document["write"]["seen"]["value"]
         == {"amount": "10"}
     )
-    assert told["write"]["final_value"] == {"amount": "9"}
-    assert told["request"]["policy"]["reviewers"] == ["group:claims"]
-    assert told["outcome"]["outcome"] == "approved"
+    assert document["write"]["final_value"] == {"amount": "9"}
+    assert document["request"]["policy"]["reviewers"] == ["group:claims"]
+    assert document["outcome"]["outcome"] == "approved"
     assert (
-        told["outcome"]["applied"]["hash"]
+        document["outcome"]["applied"]["hash"]
         == RunEvent.objects.get(run=run.id, type="gate_applied").hash
     )
 
@@ -85,9 +85,13 @@ def test_the_file_and_a_bundle_of_the_run_prove_each_other(run: Run) -> None:
         for line in lines_of(out.getvalue())
         if line["kind"] == "event"
     }
-    told = _told(run)
-    assert lines[told["log"]["seq"]]["hash"] == told["log"]["hash"]
-    assert lines[told["log"]["seq"]]["type"] == told["log"]["type"] == "decision_signed"
+    document = _told(run)
+    assert lines[document["log"]["seq"]]["hash"] == document["log"]["hash"]
+    assert (
+        lines[document["log"]["seq"]]["type"]
+        == document["log"]["type"]
+        == "decision_signed"
+    )
 
 
 def test_a_changed_file_and_another_key_are_refused(run: Run) -> None:
@@ -130,38 +134,38 @@ def test_who_signed_and_sees_the_run_no_more_gets_no_values(
     run: Run, people: cast.People
 ) -> None:
     people.reviewer.groups.clear()
-    told = _told(run, User.objects.get(pk=people.reviewer.pk))
-    assert told["decision"]["verdict"] == "edit"
-    assert told["write"]["final_value"] is None
-    assert told["write"]["label"] is None
-    assert told["request"]["title"] is None
+    document = _told(run, User.objects.get(pk=people.reviewer.pk))
+    assert document["decision"]["verdict"] == "edit"
+    assert document["write"]["final_value"] is None
+    assert document["write"]["label"] is None
+    assert document["request"]["title"] is None
 
 
 def test_nothing_of_an_encrypted_run_is_readable_in_it(
     tmp_path: Path, people: cast.People
 ) -> None:
     run = signed_run(tmp_path, people, encrypted=True)
-    told = _told(run)
-    assert told["run"]["encrypted"]
+    document = _told(run)
+    assert document["run"]["encrypted"]
     assert (
-        told["write"]["final_value"],
-        told["write"]["seen"]["shown"],
-        told["request"]["facts"],
+        document["write"]["final_value"],
+        document["write"]["seen"]["shown"],
+        document["request"]["facts"],
     ) == (None,) * 3
-    assert told["log"]["hash"]
+    assert document["log"]["hash"]
 
 
 def test_what_needed_nobody_has_a_receipt_too() -> None:
     run = advanced(claim("unasked", needs_approval=lambda state, proposal: False))
-    told = opened(
+    document = opened(
         export_receipt(Decision.objects.get(run=run.id).id),
         PAYLOAD_TYPE,
         bundle.public_key(),
     )
-    assert told["decision"]["verdict"] == "not_needed"
-    assert told["request"] is None
-    assert told["outcome"] is None
-    assert told["log"]["type"] == "approval_not_needed"
+    assert document["decision"]["verdict"] == "not_needed"
+    assert document["request"] is None
+    assert document["outcome"] is None
+    assert document["log"]["type"] == "approval_not_needed"
 
 
 def test_a_row_that_is_not_as_it_was_sealed_leaves_no_receipt(run: Run) -> None:
@@ -207,10 +211,10 @@ def test_lines_that_were_removed_on_purpose_are_told_as_none(
     monkeypatch.setattr(
         "approvals.exported_receipt.removed_history", lambda *_: history
     )
-    told = _told(run)
-    assert told["log"] is None
-    assert told["outcome"]["applied"] is None
-    assert told["outcome"]["status"] == "applied"
+    document = _told(run)
+    assert document["log"] is None
+    assert document["outcome"]["applied"] is None
+    assert document["outcome"]["status"] == "applied"
 
 
 @pytest.mark.parametrize(

@@ -548,16 +548,16 @@ def test_a_run_that_came_in_as_a_bundle_is_noted_for_no_webhook() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_replay_has_no_outside_that_hears_of_its_end() -> None:
-    made = small_graphs.graph("replayed_for_nobody")
+    flow = small_graphs.graph("replayed_for_nobody")
 
-    @made.node()
+    @flow.node()
     def note(state: Any, ctx: Any) -> dict[str, Any]:
         return {"notes": ["a"]}
 
-    made.edge(START, "note")
-    made.edge("note", END)
+    flow.edge(START, "note")
+    flow.edge("note", END)
     _wanting()
-    run = small_graphs.advanced(made)
+    run = small_graphs.advanced(flow)
     assert notices.events() == [("run.completed", "completed")]
     replayed = runs.advance(runs.replay(f"{run.key}:initial").id)
     assert replayed.status == Status.COMPLETED
@@ -566,16 +566,16 @@ def test_a_replay_has_no_outside_that_hears_of_its_end() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_an_erasure_is_noted_when_it_has_ended() -> None:
-    made = small_graphs.graph("erased_for_webhooks")
+    flow = small_graphs.graph("erased_for_webhooks")
 
-    @made.node()
+    @flow.node()
     def note(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": "to Ada"}
 
-    made.edge(START, "note")
-    made.edge("note", END)
+    flow.edge(START, "note")
+    flow.edge("note", END)
     _wanting("values.erased", graphs=("erased_for_webhooks",))
-    run = small_graphs.advanced(made)
+    run = small_graphs.advanced(flow)
     record = ErasureRecord.objects.create(run=run.id, at=run.created_at)
     assert notices.events() == []
     with transaction.atomic():

@@ -74,11 +74,13 @@ def sign(run: Run, by: User, confirmation: Confirmation, items: Any = None) -> R
     )
 
 
-def signed(run: Run, by: User, authenticator: Authenticator, **more: Any) -> Decision:
-    items = items_of(run, **more)
-    asked = challenged(run, by, items)
-    credential = authenticator.sign(asked["options"])
-    sign(run, by, authenticators.confirmation(by, asked, credential), items)
+def signed(
+    run: Run, by: User, authenticator: Authenticator, **options: Any
+) -> Decision:
+    items = items_of(run, **options)
+    challenge = challenged(run, by, items)
+    credential = authenticator.sign(challenge["options"])
+    sign(run, by, authenticators.confirmation(by, challenge, credential), items)
     return Decision.objects.latest("at")
 
 
@@ -147,9 +149,9 @@ def test_without_an_assertion_the_word_alone_does_nothing(
 def test_an_assertion_over_other_content_is_refused(
     run: Run, rita: User, authenticator: Authenticator, other: dict[str, Any]
 ) -> None:
-    asked = challenged(run, rita)
-    credential = authenticator.sign(asked["options"])
-    confirmation = authenticators.confirmation(rita, asked, credential)
+    challenge = challenged(run, rita)
+    credential = authenticator.sign(challenge["options"])
+    confirmation = authenticators.confirmation(rita, challenge, credential)
     assert_refused(run, rita, confirmation, "other_content", items_of(run, **other))
 
 
@@ -157,9 +159,9 @@ def test_an_edit_of_another_value_is_refused(
     run: Run, rita: User, authenticator: Authenticator
 ) -> None:
     mine = items_of(run, verdict="edit", value={"amount": "1"})
-    asked = challenged(run, rita, mine)
-    credential = authenticator.sign(asked["options"])
-    confirmation = authenticators.confirmation(rita, asked, credential)
+    challenge = challenged(run, rita, mine)
+    credential = authenticator.sign(challenge["options"])
+    confirmation = authenticators.confirmation(rita, challenge, credential)
     other = items_of(run, verdict="edit", value={"amount": "2"})
     assert_refused(run, rita, confirmation, "other_content", other)
 
@@ -168,19 +170,19 @@ def test_an_assertion_over_another_run_is_refused(
     run: Run, rita: User, authenticator: Authenticator
 ) -> None:
     other = advanced(gated("another", confirm="passkey"))
-    asked = challenged(other, rita)
-    credential = authenticator.sign(asked["options"])
-    confirmation = authenticators.confirmation(rita, asked, credential)
+    challenge = challenged(other, rita)
+    credential = authenticator.sign(challenge["options"])
+    confirmation = authenticators.confirmation(rita, challenge, credential)
     assert_refused(run, rita, confirmation, "other_content")
 
 
 def test_a_challenge_of_ones_own_making_is_refused(
     run: Run, rita: User, authenticator: Authenticator
 ) -> None:
-    asked = challenged(run, rita)
+    challenge = challenged(run, rita)
     forged = authenticators.to_text(b"x" * 32)
-    credential = authenticator.sign(asked["options"], challenge=forged)
-    confirmation = authenticators.confirmation(rita, asked, credential)
+    credential = authenticator.sign(challenge["options"], challenge=forged)
+    confirmation = authenticators.confirmation(rita, challenge, credential)
     assert_refused(run, rita, confirmation, "not_verified")
 
 
@@ -188,9 +190,9 @@ def test_the_key_of_another_person_is_refused(
     run: Run, rita: User, people: cast.People, authenticator: Authenticator
 ) -> None:
     theirs, _ = authenticators.registered(people.second_reviewer)
-    asked = challenged(run, rita)
-    credential = theirs.sign(asked["options"])
-    confirmation = authenticators.confirmation(rita, asked, credential)
+    challenge = challenged(run, rita)
+    credential = theirs.sign(challenge["options"])
+    confirmation = authenticators.confirmation(rita, challenge, credential)
     assert_refused(run, rita, confirmation, "no_key")
 
 
@@ -199,24 +201,24 @@ def test_the_challenge_of_another_person_or_session_is_refused(
 ) -> None:
     ravi = run_actions.reviewer(people.second_reviewer)
     authenticators.registered(ravi)
-    asked = challenged(run, ravi)
-    credential = authenticator.sign(asked["options"])
-    confirmation = authenticators.confirmation(rita, asked, credential)
+    challenge = challenged(run, ravi)
+    credential = authenticator.sign(challenge["options"])
+    confirmation = authenticators.confirmation(rita, challenge, credential)
     assert_refused(run, rita, confirmation, "no_challenge")
-    asked = challenged(run, rita)
-    credential = authenticator.sign(asked["options"])
-    other = authenticators.confirmation(rita, asked, credential, session="b" * 64)
+    challenge = challenged(run, rita)
+    credential = authenticator.sign(challenge["options"])
+    other = authenticators.confirmation(rita, challenge, credential, session="b" * 64)
     assert_refused(run, rita, other, "no_challenge")
 
 
 def test_a_revoked_key_signs_nothing_and_stays_revoked(
     run: Run, rita: User, authenticator: Authenticator
 ) -> None:
-    asked = challenged(run, rita)
-    credential = authenticator.sign(asked["options"])
+    challenge = challenged(run, rita)
+    credential = authenticator.sign(challenge["options"])
     key = Passkey.objects.get()
     passkeys.revoke_key(rita, key.id)
-    confirmation = authenticators.confirmation(rita, asked, credential)
+    confirmation = authenticators.confirmation(rita, challenge, credential)
     assert_refused(run, rita, confirmation, "no_key")
     with pytest.raises(InvalidValue, match="you have no passkey"):
         challenged(run, rita)
@@ -233,9 +235,9 @@ def test_a_revoked_key_whose_whole_old_row_came_back_signs_nothing(
     # Row and seal are both of before.
     Passkey.objects.filter(id=old["id"]).update(**old)
     sealed_rows.verify_row(Passkey.objects.get(), PLAIN)
-    asked = challenged(run, rita)
-    credential = authenticator.sign(asked["options"])
-    confirmation = authenticators.confirmation(rita, asked, credential)
+    challenge = challenged(run, rita)
+    credential = authenticator.sign(challenge["options"])
+    confirmation = authenticators.confirmation(rita, challenge, credential)
     assert_refused(run, rita, confirmation, "tampered_key")
 
 
@@ -244,9 +246,9 @@ def test_a_key_that_somebody_put_into_the_database_signs_nothing(
 ) -> None:
     theirs, key = authenticators.registered(people.second_reviewer)
     Passkey.objects.filter(id=key.id).update(user=rita)
-    asked = challenged(run, rita)
-    credential = theirs.sign(asked["options"])
-    confirmation = authenticators.confirmation(rita, asked, credential)
+    challenge = challenged(run, rita)
+    credential = theirs.sign(challenge["options"])
+    confirmation = authenticators.confirmation(rita, challenge, credential)
     assert_refused(run, rita, confirmation, "tampered_key")
     run.refresh_from_db()
     assert run.status == "paused"
@@ -256,9 +258,9 @@ def test_an_assertion_that_was_used_signs_nothing_again(
     rita: User, authenticator: Authenticator
 ) -> None:
     run = advanced(gated(confirm="passkey", quorum=2))
-    asked = challenged(run, rita)
-    credential = authenticator.sign(asked["options"])
-    confirmation = authenticators.confirmation(rita, asked, credential)
+    challenge = challenged(run, rita)
+    credential = authenticator.sign(challenge["options"])
+    confirmation = authenticators.confirmation(rita, challenge, credential)
     sign(run, rita, confirmation)
     with pytest.raises(ConfirmationRequired) as refused:
         sign(run, rita, confirmation)
@@ -273,11 +275,11 @@ def test_a_counter_that_did_not_rise_is_refused(
     first = advanced(gated("first", confirm="passkey"))
     signed(first, rita, authenticator)
     second = advanced(gated("second", confirm="passkey"))
-    asked = challenged(second, rita)
+    challenge = challenged(second, rita)
     authenticator.count = counter - 1
-    credential = authenticator.sign(asked["options"])
+    credential = authenticator.sign(challenge["options"])
     with pytest.raises(ConfirmationRequired, match="sign count") as refused:
-        sign(second, rita, authenticators.confirmation(rita, asked, credential))
+        sign(second, rita, authenticators.confirmation(rita, challenge, credential))
     # It is said once that the passkey was not accepted.
     assert refused.value.message.count("not accepted") == 1
     assert Decision.objects.count() == 1
@@ -297,21 +299,21 @@ def test_a_counter_that_did_not_rise_is_refused(
 def test_another_site_and_an_unverified_person_are_refused(
     run: Run, rita: User, authenticator: Authenticator, wrong: dict[str, Any]
 ) -> None:
-    asked = challenged(run, rita)
-    credential = authenticator.sign(asked["options"], **wrong)
-    confirmation = authenticators.confirmation(rita, asked, credential)
+    challenge = challenged(run, rita)
+    credential = authenticator.sign(challenge["options"], **wrong)
+    confirmation = authenticators.confirmation(rita, challenge, credential)
     assert_refused(run, rita, confirmation, "not_verified")
 
 
 def test_a_signature_with_one_bit_changed_is_refused(
     run: Run, rita: User, authenticator: Authenticator
 ) -> None:
-    asked = challenged(run, rita)
-    credential = authenticator.sign(asked["options"])
+    challenge = challenged(run, rita)
+    credential = authenticator.sign(challenge["options"])
     signature = bytearray(authenticators.to_bytes(credential["response"]["signature"]))
     signature[-1] ^= 1
     credential["response"]["signature"] = authenticators.to_text(bytes(signature))
-    confirmation = authenticators.confirmation(rita, asked, credential)
+    confirmation = authenticators.confirmation(rita, challenge, credential)
     assert_refused(run, rita, confirmation, "not_verified")
 
 
@@ -319,8 +321,8 @@ def test_a_signature_with_one_bit_changed_is_refused(
 def test_what_is_no_assertion_at_all_is_refused(
     run: Run, rita: User, authenticator: Authenticator, credential: Any
 ) -> None:
-    asked = challenged(run, rita)
-    confirmation = authenticators.confirmation(rita, asked, credential)
+    challenge = challenged(run, rita)
+    confirmation = authenticators.confirmation(rita, challenge, credential)
     with pytest.raises(ConfirmationRequired):
         sign(run, rita, confirmation)
     assert not Decision.objects.exists()
@@ -329,10 +331,10 @@ def test_what_is_no_assertion_at_all_is_refused(
 def test_an_answer_that_comes_too_late_is_refused(
     run: Run, rita: User, authenticator: Authenticator
 ) -> None:
-    asked = challenged(run, rita)
-    credential = authenticator.sign(asked["options"])
+    challenge = challenged(run, rita)
+    credential = authenticator.sign(challenge["options"])
     PasskeyChallenge.objects.update(created_at=timezone.now() - timedelta(minutes=6))
-    confirmation = authenticators.confirmation(rita, asked, credential)
+    confirmation = authenticators.confirmation(rita, challenge, credential)
     assert_refused(run, rita, confirmation, "too_late")
 
 
@@ -342,12 +344,12 @@ def test_what_moved_after_the_challenge_is_refused_as_stale(
     run = advanced(gated(confirm="passkey", quorum=2))
     ravi = run_actions.reviewer(people.second_reviewer)
     items = items_of(run)
-    asked = challenged(run, rita, items)
-    credential = authenticator.sign(asked["options"])
+    challenge = challenged(run, rita, items)
+    credential = authenticator.sign(challenge["options"])
     theirs, _ = authenticators.registered(ravi)
     signed(run, ravi, theirs, verdict="edit", value={"amount": "1"})
     with pytest.raises(StaleProposal):
-        sign(run, rita, authenticators.confirmation(rita, asked, credential), items)
+        sign(run, rita, authenticators.confirmation(rita, challenge, credential), items)
     assert Decision.objects.count() == 1
 
 

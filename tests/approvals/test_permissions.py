@@ -120,8 +120,8 @@ def crowded(people: People, claims: Group) -> list[Run]:
     ]
     ApprovalRequest.objects.bulk_create(asked, batch_size=500)
     principals = [
-        (one, name)
-        for n, one in enumerate(asked)
+        (thread, name)
+        for n, thread in enumerate(asked)
         for name in ("group:others", f"group:{n // 2}")
     ]
     RequestReviewer.objects.bulk_create(

@@ -43,10 +43,10 @@ def test_a_request_that_is_marked_as_settled_without_the_decisions_for_it_applie
     people: cast.People,
 ) -> None:
     run = paused_run()
-    asked = request(run)
-    asked.status = "settled"
-    asked.outcome = "approved"
-    asked.save()
+    open_request = request(run)
+    open_request.status = "settled"
+    open_request.outcome = "approved"
+    open_request.save()
     Run.objects.filter(id=run.id).update(status=Status.QUEUED)
     run = runs.advance(run.id)
     assert run.status == Status.TAMPERED
@@ -169,24 +169,26 @@ def _titled(
     """A run whose request has three writes, with what their title and facts say of the
     letter.
     """
-    made = graph("titled", encrypted=encrypted)
+    flow = graph("titled", encrypted=encrypted)
 
-    @made.node(
+    @flow.node(
         effect="human",
         gate=Gate(reviewers=["group:claims"], title=title, facts=facts, **gate),
     )
     def propose(state: Any, ctx: Any) -> list[Write]:
         return [Write("letter", "old"), Write("notes", ["a"]), Write("notes", ["b"])]
 
-    made.edge(START, "propose")
-    made.edge("propose", END)
-    return advanced(made)
+    flow.edge(START, "propose")
+    flow.edge("propose", END)
+    return advanced(flow)
 
 
 def _shown(run: Run) -> list[tuple[int, str, Any]]:
     """Of each write its revision, why it was made, and the title and facts beside it."""
     texts = [read_value(row, "shown") for row in pending(run)]
-    kept = [(one["title"], [fact["value"] for fact in one["facts"]]) for one in texts]
+    kept = [
+        (text["title"], [fact["value"] for fact in text["facts"]]) for text in texts
+    ]
     return [
         (row.revision, row.reason, *text)
         for row, text in zip(pending(run), kept, strict=True)
@@ -270,12 +272,12 @@ def test_what_is_signed_with_an_edit_counts_for_the_texts_that_it_makes(
     rita = run_actions.reviewer(people.reviewer)
     receipt = sign(run, rita, [("edit", "new"), "approve", "reject"])
     newest = {str(row.write): row for row in pending(run)}
-    assert [(one["result"], one["revision"]) for one in receipt.lines] == [
+    assert [(line["result"], line["revision"]) for line in receipt.lines] == [
         ("counted", 2),
         ("counted", 2),
         ("counted", 1),
     ]
-    assert [one["hash"] == newest[one["write"]].hash for one in receipt.lines] == [
+    assert [line["hash"] == newest[line["write"]].hash for line in receipt.lines] == [
         True
     ] * 3
     assert [row.revision for row in Decision.objects.order_by("event_seq")] == [2, 2, 1]

@@ -374,8 +374,8 @@ def test_what_people_sign_is_encrypted_and_its_hashes_are_keyed(
 def test_an_approval_of_what_nobody_answered_is_reported(
     rita: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = advanced(asking())
+    asking_run = advanced(asking())
     monkeypatch.setattr("approvals.signing._require_answered", lambda row: None)
-    sign(asked, rita, ["approve", "approve"])
-    [fault] = verify_run(asked.id)
+    sign(asking_run, rita, ["approve", "approve"])
+    [fault] = verify_run(asking_run.id)
     assert fault.reason.endswith("approves a question that nobody answered")

@@ -38,8 +38,8 @@ def test_a_short_bench_measures_and_prints_every_target(
     records = [
         json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")
     ]
-    assert {one["workload"].split()[0] for one in records} == {"W3"}
-    assert {one["database"] for one in records} == {database}
+    assert {record["workload"].split()[0] for record in records} == {"W3"}
+    assert {record["database"] for record in records} == {database}
     assert all(target.what in done.stdout for target in TARGETS)
 
 

@@ -31,8 +31,8 @@ def lost_run(people: People) -> Run:
 
 def forked_run(run: Run, people: People) -> Run:
     """A fork with another note, decided and done."""
-    made = runs.advance(
+    fork = runs.advance(
         forks.forked(run, 1, {"scratch": {"notes": ["patched"]}}, by=people.starter).id
     )
-    claims.decide_all(made, by=people.reviewer)
-    return runs.advance(made.id)
+    claims.decide_all(fork, by=people.reviewer)
+    return runs.advance(fork.id)

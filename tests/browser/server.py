@@ -2,13 +2,14 @@
 test's own rows and graphs.
 """
 
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from daphne.endpoints import build_endpoint_description_strings
 from daphne.server import Server
+
+from tests.house.programs import free_port
 
 
 @contextmanager
@@ -18,7 +19,7 @@ def serving() -> Iterator[str]:
     """
     from orchestrator.asgi import application
 
-    port = _free_port()
+    port = free_port()
     ready = threading.Event()
     server = Server(
         application=application,
@@ -34,12 +35,6 @@ def serving() -> Iterator[str]:
     finally:
         _stop()
         thread.join(10)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _stop() -> None:

@@ -161,13 +161,13 @@ def test_every_page_passes_axe_in_light_and_dark_at_1440_768_and_390_px(
         color_scheme=theme,
         viewport={"width": width, "height": 900},
     )
-    found = {}
+    collected = {}
     for path in paths(people):
         window.open(path)
         wrong = violations(window.page) + sideways(window.page, width)
         if wrong:
-            found[path] = wrong
-    assert found == {}
+            collected[path] = wrong
+    assert collected == {}
     assert [c for c in window.complaints if "404" not in c] == []
 
 

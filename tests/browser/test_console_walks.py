@@ -292,7 +292,7 @@ def test_going_on_from_a_checkpoint_is_walked_from_the_plan_to_the_rewind(
     page.wait_for_url("**/runs/**")
     docs.press(page, "Start it")
     page.wait_for_selector("#run-head :text('Queued')")
-    made = runs.advance(Run.objects.latest("created_at").id)
+    new_run = runs.advance(Run.objects.latest("created_at").id)
     docs.says(
         "A run that stopped before an effect says before which node, with a box for each"
     )
@@ -300,8 +300,8 @@ def test_going_on_from_a_checkpoint_is_walked_from_the_plan_to_the_rewind(
     page.check("input[name=allow-pay]")
     docs.press(page, "Go on with what is ticked")
     page.wait_for_selector("#run-head :text('Queued')")
-    made = runs.advance(made.id)
-    assert made.at_node == "send_letter"
+    advanced_run = runs.advance(new_run.id)
+    assert advanced_run.at_node == "send_letter"
     assert Payment.objects.filter(claim_id=KEY).count() == 2
 
     # A rewind, and without scripts
@@ -350,8 +350,8 @@ def forked_by_hand(olive: User) -> Run:
             }
         }
     }
-    made = forks.forked(runs.get(KEY), STEP, patch, by=olive)
-    return runs.advance(made.id)
+    fork = forks.forked(runs.get(KEY), STEP, patch, by=olive)
+    return runs.advance(fork.id)
 
 
 def test_deciding_is_walked_from_the_first_choice_to_the_receipt(
@@ -416,10 +416,10 @@ def test_deciding_is_walked_from_the_first_choice_to_the_receipt(
     docs.sees(page, "Keep this filter as", within="main")
 
     # What somebody changed by hand
-    made = forked_by_hand(demo("olive"))
+    fork = forked_by_hand(demo("olive"))
     window.open("/reviews/")
-    docs.sees(page, "changed by hand", within=f"li:has-text('{made.key}')")
-    window.open(f"/reviews/{made.key}/")
+    docs.sees(page, "changed by hand", within=f"li:has-text('{fork.key}')")
+    window.open(f"/reviews/{fork.key}/")
     docs.sees(page, "changed by hand", within=".brief")
     docs.sees(page, "why it is asked", within=".brief")
     docs.says("what it sets is compared with what was there")
@@ -450,10 +450,10 @@ def test_deciding_is_walked_from_the_first_choice_to_the_receipt(
 
 def test_comparing_is_walked_by_its_tabs(demo: Person, browse: Browse) -> None:
     docs = DocsPage(DOCS, "Comparing")
-    made = forked_by_hand(demo("olive"))
+    fork = forked_by_hand(demo("olive"))
     window = browse(demo("olive"))
     page = window.page
-    window.open(f"/compare/?a={KEY}&b={made.key}")
+    window.open(f"/compare/?a={KEY}&b={fork.key}")
     docs.says("A and B are letters in squares")
     assert page.locator(".sums .ab").all_inner_texts() == ["A", "B"]
     docs.sees(page, "Only differences")

@@ -117,17 +117,17 @@ def test_deployment_the_probes_answer_what_the_page_says_of_them(
 
 def lost_letter() -> Graph:
     """Two letters of which nobody knows whether they went out."""
-    made = graph("lost_letters")
+    flow = graph("lost_letters")
     for name in ("send_letter", "send_copy"):
 
-        @made.node(name, effect="external")
+        @flow.node(name, effect="external")
         def send(state: Any, ctx: Any) -> None:
             """Sends the letter."""
             raise ConnectionError("the line broke")
 
-        made.edge(START, name)
-        made.edge(name, END)
-    return made
+        flow.edge(START, name)
+        flow.edge(name, END)
+    return flow
 
 
 def test_recovery_the_pages_list_what_is_unknown_by_its_key_and_ask_which_is_true(
@@ -150,11 +150,12 @@ def test_recovery_the_pages_list_what_is_unknown_by_its_key_and_ask_which_is_tru
         assert all(task in listed and key in listed for task, key in keys.items())
     answer = operator.page.request.get(f"{operator.site}/api/v1/runs/{run.id}/").json()
     assert {task["task"]: task["idempotency_key"] for task in answer["unknown"]} == keys
-    said = io.StringIO()
+    output = io.StringIO()
     with pytest.raises(SystemExit):
-        call_command("run_status", run.key, stdout=said)
+        call_command("run_status", run.key, stdout=output)
     assert all(
-        task in said.getvalue() and key in said.getvalue() for task, key in keys.items()
+        task in output.getvalue() and key in output.getvalue()
+        for task, key in keys.items()
     )
 
     page = operator.page
@@ -280,10 +281,10 @@ def test_worker_its_page_names_what_nobody_can_take_and_shows_jobs_and_what_drai
     docs = DocsPage("worker.md")
     window = browse(boss)
     page = window.page
-    made = graph("stranded", version="7")
-    made.node("look")(lambda state, ctx: None)
-    join_in_a_row(made, "look")
-    registered(made)
+    flow = graph("stranded", version="7")
+    flow.node("look")(lambda state, ctx: None)
+    join_in_a_row(flow, "look")
+    registered(flow)
     runs.start("stranded", {})
     here = a_worker(host="rome")
     there = a_worker(host="oslo", pid=2)
@@ -312,9 +313,9 @@ def test_worker_its_page_names_what_nobody_can_take_and_shows_jobs_and_what_drai
         " those of one `--host`."
     )
     docs.says("It returns when they have ended.")
-    said = io.StringIO()
+    output = io.StringIO()
     draining = threading.Thread(
-        target=in_a_thread(lambda: call_command("drain", host="rome", stdout=said))
+        target=in_a_thread(lambda: call_command("drain", host="rome", stdout=output))
     )
     draining.start()
     until(
@@ -325,7 +326,7 @@ def test_worker_its_page_names_what_nobody_can_take_and_shows_jobs_and_what_drai
     assert "Alive" in page.inner_text("tr:has-text('oslo')")
     Worker.objects.filter(id=here.id).update(stopped_at=here.heartbeat_at)
     draining.join(20)
-    assert "All have ended." in said.getvalue()
+    assert "All have ended." in output.getvalue()
     assert not Worker.objects.get(id=there.id).draining
     docs.is_walked()
 
@@ -348,8 +349,8 @@ def test_backup_after_restored_the_pages_show_what_stopped_and_a_person_resumes_
 ) -> None:
     docs = DocsPage("backup.md")
     run = claims.paused("CLM-1", people.starter)
-    said = io.StringIO()
-    call_command("backup", str(tmp_path / "monday.sqlite3"), stdout=said)
+    output = io.StringIO()
+    call_command("backup", str(tmp_path / "monday.sqlite3"), stdout=output)
     docs.says(
         "`manage.py backup` prints this list with the names of your installation."
     )
@@ -432,15 +433,15 @@ def test_payloads_a_run_whose_save_failed_says_what_was_refused_and_one_that_wen
 
 def full_at_b() -> Graph:
     """a → b → c, which goes on where the disk is full while b runs."""
-    made = graph("goes_on", payloads="cellar", on_save_error="continue")
+    flow = graph("goes_on", payloads="cellar", on_save_error="continue")
     for name in "abc":
 
-        @made.node(name)
+        @flow.node(name)
         def work(state: Any, ctx: Any) -> None:
             Full.left = 0 if ctx.node == "b" else None
 
-    join_in_a_row(made, *"abc")
-    return made
+    join_in_a_row(flow, *"abc")
+    return flow
 
 
 CALL = """async ([path, token]) => {

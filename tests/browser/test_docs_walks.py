@@ -103,8 +103,8 @@ def test_a_newcomer_goes_back_in_time_on_the_pages(
     )
     docs.press(page, "Fork and ask for signatures", within="#foot")
     page.wait_for_url("**/runs/**")
-    made = runs.advance(runs.get(AGAIN).id)
-    assert made.status == Status.PAUSED
+    new_run = runs.advance(runs.get(AGAIN).id)
+    assert new_run.status == Status.PAUSED
     assert Payment.objects.filter(claim_id=KEY).count() == 1
 
     # 4. Sign
@@ -118,7 +118,7 @@ def test_a_newcomer_goes_back_in_time_on_the_pages(
     approve_all(reviewer.page)
     docs.press(reviewer.page, "Sign 2 decisions")
     reviewer.page.wait_for_url("**/receipts/**")
-    runs.advance(made.id)
+    runs.advance(new_run.id)
     assert (
         list(
             Payment.objects.filter(claim_id=KEY)
@@ -133,7 +133,7 @@ def test_a_newcomer_goes_back_in_time_on_the_pages(
     page.check("input[name=allow-update_case]")
     docs.press(page, "Go on with what is ticked")
     page.wait_for_url("**/runs/**")
-    assert runs.advance(made.id).status == Status.COMPLETED
+    assert runs.advance(new_run.id).status == Status.COMPLETED
 
     # 5. Compare both runs
     window.open(f"/compare/?a={KEY}&b={AGAIN}")

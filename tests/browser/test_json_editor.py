@@ -37,13 +37,13 @@ def test_the_editor_is_loaded_when_it_is_opened_and_breaks_no_rule_of_the_policy
     scheme: str, people: People, browse: Browse
 ) -> None:
     window = browse(people.starter, color_scheme=scheme)
-    asked: list[str] = []
-    window.page.on("request", lambda request: asked.append(request.url))
+    calls: list[str] = []
+    window.page.on("request", lambda request: calls.append(request.url))
     page = opened(window, paid("loaded", people))
-    assert not [url for url in asked if "/vendor/" in url]
+    assert not [url for url in calls if "/vendor/" in url]
     editor = open_json(page)
-    assert len([url for url in asked if "/vendor/codemirror" in url]) == 1
-    assert {url.split("/")[2] for url in asked} == {window.site.split("/")[2]}
+    assert len([url for url in calls if "/vendor/codemirror" in url]) == 1
+    assert {url.split("/")[2] for url in calls} == {window.site.split("/")[2]}
     assert editor.get_attribute("aria-label") == "The state as JSON"
     assert editor.get_attribute("role") == "textbox"
     assert page.locator("style").count() == 0
@@ -77,8 +77,8 @@ def test_what_is_typed_there_is_what_is_sent_and_the_old_lines_stand_in_red_abov
     ]
     page.click("#go")
     page.wait_for_url("**/runs/**")
-    made = runs.advance(page.url.split("/runs/")[1].split("/")[0])
-    assert run_actions.state(made)["letter"] == "dear"
+    new_run = runs.advance(page.url.split("/runs/")[1].split("/")[0])
+    assert run_actions.state(new_run)["letter"] == "dear"
     assert window.complaints == []
 
 

@@ -279,4 +279,4 @@ def test_the_scripts_of_a_review_are_within_their_budget(
     )
     reviewer.open("/reviews/CLM-1/")
     reviewer.page.wait_for_selector(".live:not([hidden])")
-    assert 0 < sum(len(gzip.compress(one.body())) for one in scripts) <= 35 * 1024
+    assert 0 < sum(len(gzip.compress(script.body())) for script in scripts) <= 35 * 1024

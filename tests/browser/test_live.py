@@ -63,11 +63,11 @@ def test_a_dropped_socket_shows_reconnecting_then_a_banner_and_each_missed_event
     # For forty seconds: a banner, and the page asks by itself.
     page.clock.run_for(30_000)
     page.wait_for_selector("#no-live:not([hidden])")
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    calls: list[str] = []
+    page.on("request", lambda request: calls.append(request.url))
     page.clock.run_for(10_000)
     page.wait_for_function("document.querySelector('#no-live time').textContent !== ''")
-    assert [url for url in asked if url.endswith("/runs/CLM-9/")]
+    assert [url for url in calls if url.endswith("/runs/CLM-9/")]
 
     # After the return every line of the log that was missed arrives, once and in order.
     claims.BROKEN.clear()

@@ -104,23 +104,23 @@ def test_a_superstep_exchanges_the_timeline_of_a_page_on_the_past(
 def test_an_edit_of_another_renews_the_title_and_the_facts_that_are_signed(
     people: People, browse: Browse
 ) -> None:
-    made = claims.graph_of(
+    flow = claims.graph_of(
         "titled", quorum=2, title="Pay {proposal.payout.amount} for the claim?"
     )
-    with claims.registered(made):
+    with claims.registered(flow):
         run = claims.paused("CLM-3", people.starter, graph="titled")
         window = browse(people.reviewer)
         page = window.page
         window.open("/reviews/CLM-3/")
         page.wait_for_selector(".live:not([hidden])")
-        asked = page.locator('[id^="asked-"]')
-        assert "9.75" not in asked.inner_text()
+        question_parts = page.locator('[id^="asked-"]')
+        assert "9.75" not in question_parts.inner_text()
 
         other = claims.member(people.second_reviewer, "reviewer")
         payout = {"amount": "9.75", "account": "DE89370400440532013000"}
         run_actions.sign(run, other, [("edit", payout), None, None])
         page.wait_for_selector("#w1 :text('9.75')")
-        assert "Pay 9.75 for the claim?" in asked.inner_text()
+        assert "Pay 9.75 for the claim?" in question_parts.inner_text()
 
 
 def test_what_is_typed_in_a_hand_over_outlasts_news(

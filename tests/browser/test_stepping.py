@@ -58,13 +58,13 @@ def test_stepping_changes_number_graph_diff_facts_events_and_url_together_at_100
         }
 
     before = shown()
-    asked = []
-    page.on("request", lambda request: asked.append(request.url))
+    calls = []
+    page.on("request", lambda request: calls.append(request.url))
     page.keyboard.press("ArrowRight")
     page.wait_for_selector("h2:text-is('Graph at checkpoint 4,213')")
     page.wait_for_url("**at=4213")
     after = shown()
-    assert [url for url in asked if "/runs/" in url] == [
+    assert [url for url in calls if "/runs/" in url] == [
         f"{window.site}/runs/{long.id}/?at=4213"
     ]
     assert after["number"] == "4213"
@@ -194,8 +194,8 @@ def test_the_diff_applied_to_the_parent_state_gives_the_state_at_100_random_chec
         changes = list(parts_of(html))
         # From the end of lists, so that what is removed does not move the rest.
         for partition, path, _, after in [
-            *(one for one in changes if one[3] is not None),
-            *reversed([one for one in changes if one[3] is None]),
+            *(change for change in changes if change[3] is not None),
+            *reversed([change for change in changes if change[3] is None]),
         ]:
             state[partition] = applied(state[partition], path, after)
         for partition in ("scratch", "artifacts"):
@@ -281,17 +281,17 @@ def test_two_steps_in_a_row_end_on_the_second_whichever_answer_comes_first(
     window = browse(people.starter)
     page = window.page
     window.open(f"/runs/{paid('hasty', people).id}/?at=1")
-    asked: list[Any] = []
-    page.route("**tab=events", lambda route: asked.append(route))
+    calls: list[Any] = []
+    page.route("**tab=events", lambda route: calls.append(route))
     page.click(".subtabs a:has-text('Events')")
     page.click(".subtabs a:has-text('State')")
     page.wait_for_url("**tab=state")
     with page.expect_response("**tab=events") as late:
-        asked[0].continue_()
+        calls[0].continue_()
     late.value.finished()
     page.click(".subtabs a:has-text('Node results')")
     page.wait_for_url("**tab=results")
-    assert len(asked) == 1, "the step that was overtaken is not taken again"
+    assert len(calls) == 1, "the step that was overtaken is not taken again"
     assert window.complaints == []
 
 

@@ -139,10 +139,10 @@ def test_the_page_of_a_removal_follows_it_and_keeps_the_focus(
 def test_checkpoints_removed_by_retention_show_the_gap_and_the_nearest_kept_one(
     people: People, browse: Browse
 ) -> None:
-    one = runs.advance(started(large("long", "abcdef", snapshot=1000)).id)
+    run = runs.advance(started(large("long", "abcdef", snapshot=1000)).id)
     pruned(policy("long", keep_last=2))
     window = browse(people.auditor)
-    window.open(f"/runs/{one.id}/?at=0")
+    window.open(f"/runs/{run.id}/?at=0")
     page = window.page
     assert (
         "Checkpoints 0 to 4 were cleaned up."
@@ -348,12 +348,12 @@ def test_no_page_of_stewards_breaks_a_rule(
         f"/runs/{Run.objects.get(key='CLM-2').id}/erase/",
         "/audit/",
     ]
-    found = {}
+    collected = {}
     for place in places:
         window.open(place)
         if wrong := violations(window.page) + sideways(window.page, width):
-            found[place] = wrong
-    assert found == {}
+            collected[place] = wrong
+    assert collected == {}
 
 
 def admin_pages(rule: Any) -> list[str]:

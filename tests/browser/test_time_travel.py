@@ -67,9 +67,9 @@ def test_with_scripts_blocked_an_operator_can_fork(
     page.check("#allow-pay")
     page.click("#foot button:has-text('Check')")
     assert words_of_plan(page)["pay"] == "happens again"
-    made = made_by(page)
-    assert made.status == Status.QUEUED
-    assert made.origin_checkpoint == point(run, 1).id
+    new_run = made_by(page)
+    assert new_run.status == Status.QUEUED
+    assert new_run.origin_checkpoint == point(run, 1).id
 
 
 def test_with_scripts_blocked_an_operator_can_fork_with_a_patch_from_the_form(
@@ -233,22 +233,26 @@ def test_the_plan_shown_is_the_plan_run(
 ) -> None:
     run = paid(f"plan_{how}", people)
     page = go_on(browse(run_actions.reviewer(people.starter)), run, 1, how)
-    told = words_of_plan(page)
-    assert told == {"ask": "asks people", "pay": "stops before", "refuse": "runs"}
+    words = words_of_plan(page)
+    assert words == {"ask": "asks people", "pay": "stops before", "refuse": "runs"}
     page.fill("#reason", "again")
-    made = runs.advance(made_by(page).id)
-    began = made.event_seq - 1
-    assert made.status == Status.PAUSED
-    assert made.at_node == "ask"
+    new_run = runs.advance(made_by(page).id)
+    began = new_run.event_seq - 1
+    assert new_run.status == Status.PAUSED
+    assert new_run.at_node == "ask"
     run_actions.sign_open(
-        made, people.starter, "approve"
-    ) if how == "fork" else _approve(made, people)
-    made = runs.advance(made.id)
-    assert made.status == Status.PAUSED
-    assert made.at_node == "pay"
+        new_run, people.starter, "approve"
+    ) if how == "fork" else _approve(new_run, people)
+    advanced_run = runs.advance(new_run.id)
+    assert advanced_run.status == Status.PAUSED
+    assert advanced_run.at_node == "pay"
     assert len(PAID) == 1
-    named = {e.node for e in RunEvent.objects.filter(run=made, seq__gt=began) if e.node}
-    assert named <= {*told}
+    named = {
+        e.node
+        for e in RunEvent.objects.filter(run=advanced_run, seq__gt=began)
+        if e.node
+    }
+    assert named <= {*words}
 
 
 def _approve(run: Run, people: People) -> None:
@@ -265,14 +269,19 @@ def test_a_replay_does_what_its_plan_shows_and_nothing_outside(
 ) -> None:
     run = paid("plan_replay", people)
     page = go_on(browse(people.starter), run, 0, "replay")
-    told = words_of_plan(page)
-    assert told == {"first": "runs", "ask": "reused", "pay": "reused", "refuse": "runs"}
-    made = runs.advance(made_by(page).id)
-    assert made.status == Status.COMPLETED
+    words = words_of_plan(page)
+    assert words == {
+        "first": "runs",
+        "ask": "reused",
+        "pay": "reused",
+        "refuse": "runs",
+    }
+    new_run = runs.advance(made_by(page).id)
+    assert new_run.status == Status.COMPLETED
     assert len(PAID) == 1
-    assert {e.node for e in RunEvent.objects.filter(run=made) if e.node} <= {*told}
-    reused = {task.split(":")[0] for task in runs.replay_report(made.id)["reused"]}
-    assert reused == {node for node, word in told.items() if word == "reused"}
+    assert {e.node for e in RunEvent.objects.filter(run=new_run) if e.node} <= {*words}
+    reused = {task.split(":")[0] for task in runs.replay_report(new_run.id)["reused"]}
+    assert reused == {node for node, word in words.items() if word == "reused"}
 
 
 def test_nothing_that_already_happened_happens_again_without_its_tick(
@@ -282,15 +291,15 @@ def test_nothing_that_already_happened_happens_again_without_its_tick(
     window = browse(people.starter)
     page = go_on(window, run, 3)
     assert page.locator("#again input:checked").count() == 0
-    made = runs.advance(made_by(page).id)
-    assert made.status == Status.PAUSED
+    new_run = runs.advance(made_by(page).id)
+    assert new_run.status == Status.PAUSED
     assert len(PAID) == 1
     page.reload()
     assert "Stopped before pay" in page.inner_text("#problem")
     page.check("input[name=allow-pay]")
     page.click("text=Go on with what is ticked")
     page.wait_for_selector("#run-head :text('Queued')")
-    assert runs.advance(made.id).status == Status.COMPLETED
+    assert runs.advance(new_run.id).status == Status.COMPLETED
     assert len(PAID) == 2
 
 
@@ -340,8 +349,8 @@ def test_changing_the_view_carries_over_what_was_typed(
     page.wait_for_selector("#view-form[aria-pressed=true]")
     assert page.input_value("[name=s-letter]") == "by form"
     assert page.input_value("[name=s-notes]") == "first\nby operation"
-    made = made_by(page)
-    state = run_actions.state(made)
+    new_run = made_by(page)
+    state = run_actions.state(new_run)
     assert state["letter"] == "by form"
     assert state["notes"] == ["first", "by operation"]
 
@@ -422,8 +431,8 @@ def test_the_original_runs_rows_are_the_same_bytes_before_and_after_a_fork(
     before = rows_of(run)
     page = go_on(browse(people.starter), run, 1)
     type_json(page, {"scratch": {"letter": "dear", "notes": ["first"], "total": 0}})
-    made = runs.advance(made_by(page).id)
-    assert run_actions.state(made)["letter"] == "dear"
+    new_run = runs.advance(made_by(page).id)
+    assert run_actions.state(new_run)["letter"] == "dear"
     assert rows_of(run) == before
 
 
@@ -456,12 +465,12 @@ def test_a_patch_to_a_signed_channel_says_so_first_and_the_new_run_stops_at_that
     type_json(page, {"scratch": {"letter": "", "notes": ["first"], "total": 9999}})
     page.wait_for_selector("#problems :text('needs the same signatures')")
     assert words_of_plan(page)["the patch"] == "asks people"
-    made = runs.advance(made_by(page).id)
-    assert made.status == Status.PAUSED
-    assert run_actions.state(made)["total"] == 10
-    assert ApprovalRequest.objects.get(run=made).node == "$patch"
+    new_run = runs.advance(made_by(page).id)
+    assert new_run.status == Status.PAUSED
+    assert run_actions.state(new_run)["total"] == 10
+    assert ApprovalRequest.objects.get(run=new_run).node == "$patch"
     reviewer = browse(people.reviewer)
-    reviewer.open(f"/reviews/{made.id}/")
+    reviewer.open(f"/reviews/{new_run.id}/")
     assert reviewer.page.inner_text("h1") == "A patch sets total"
     assert reviewer.page.inner_text("#w1-change ins") == "9999"
     assert reviewer.page.inner_text("#w1-change del") == "10"
@@ -472,10 +481,10 @@ def test_reloading_after_going_on_and_going_back_and_again_makes_one_fork(
 ) -> None:
     run = paid("once", people)
     page = go_on(browse(people.starter), run, 1)
-    made = made_by(page)
+    new_run = made_by(page)
     page.reload()
     page.go_back()
-    assert made_by(page).id == made.id
+    assert made_by(page).id == new_run.id
     assert Run.objects.exclude(id=run.id).count() == 1
 
 
@@ -500,11 +509,11 @@ def test_going_back_to_a_page_that_was_not_stored_and_pressing_again_makes_one_f
     window = browse(people.starter, java_script_enabled=scripts)
     window.page.route("**/go-on/**", unstored)
     page = go_on(window, run, 1)
-    made = made_by(page)
+    new_run = made_by(page)
     page.go_back()
-    assert made_by(page).id == made.id
+    assert made_by(page).id == new_run.id
     assert "This run was made already" in page.inner_text("main")
-    assert made_by(go_on(window, run, 1)).id != made.id
+    assert made_by(go_on(window, run, 1)).id != new_run.id
 
 
 def test_an_invalid_patch_names_path_rule_and_value_and_the_suggested_fix_makes_it_valid(
@@ -514,8 +523,8 @@ def test_an_invalid_patch_names_path_rule_and_value_and_the_suggested_fix_makes_
     page = go_on(browse(people.starter), run, 1)
     type_json(page, {"scratch": {"letter": 7, "notes": ["first"], "total": 0}})
     page.wait_for_selector("#problems :text('scratch.letter')")
-    said = " ".join(page.inner_text("#problems .probs li >> nth=0").split())
-    assert re.fullmatch(r'scratch\.letter .+\. You wrote 7\. Use "7"', said), said
+    words = " ".join(page.inner_text("#problems .probs li >> nth=0").split())
+    assert re.fullmatch(r'scratch\.letter .+\. You wrote 7\. Use "7"', words), words
     assert page.inner_text("#go") == "Fix 1 problem to fork"
     page.click("""button:has-text('Use "7"')""")
     page.wait_for_selector("#go:has-text('Fork and run')")
@@ -524,8 +533,8 @@ def test_an_invalid_patch_names_path_rule_and_value_and_the_suggested_fix_makes_
         "notes": ["first"],
         "total": 0,
     }
-    made = made_by(page)
-    assert run_actions.state(made)["letter"] == "7"
+    new_run = made_by(page)
+    assert run_actions.state(new_run)["letter"] == "7"
 
 
 def test_skipped_branches_are_dotted_pending_edges_dashed_and_the_text_says_both(

@@ -101,7 +101,7 @@ def test_a_value_keeps_its_blanks_and_its_own_direction(
     }
 
 
-def test_of_a_large_value_the_edit_form_opens_when_it_is_asked_for(
+def test_the_edit_form_of_a_large_value_opens_on_demand(
     people: People, browse: Browse
 ) -> None:
     with claims.registered(claims.long_list("long_list", 5000), claims.graph_of()):
@@ -121,16 +121,16 @@ def test_a_state_of_a_megabyte_is_a_light_page_and_its_large_value_loads_and_dow
     people: People, browse: Browse
 ) -> None:
     text = random.Random(7).randbytes(500_000).hex()
-    made = graph("megabyte")
+    flow = graph("megabyte")
 
-    @made.node()
+    @flow.node()
     def write(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": text}
 
-    made.edge(START, "write")
-    made.edge("write", END)
-    with claims.registered(made):
-        run = runs.advance(runs.start(made.name, {}, key="MB", by=people.starter).id)
+    flow.edge(START, "write")
+    flow.edge("write", END)
+    with claims.registered(flow):
+        run = runs.advance(runs.start(flow.name, {}, key="MB", by=people.starter).id)
         window = browse(people.starter)
         page = window.page
         with page.expect_response(lambda answer: "tab=state" in answer.url) as answer:

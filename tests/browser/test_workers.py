@@ -61,7 +61,12 @@ def test_what_a_node_reports_is_shown_while_it_runs(
     operator = browse(people.starter)
     operator.open(f"/runs/{run.id}/")
     operator.page.wait_for_selector(".live:not([hidden])")
-    said = {"task": "read:1:0", "done": 1200, "total": 5000, "note": "rows checked"}
-    Run.objects.filter(id=run.id).update(progress=pack_json(said))
+    statement = {
+        "task": "read:1:0",
+        "done": 1200,
+        "total": 5000,
+        "note": "rows checked",
+    }
+    Run.objects.filter(id=run.id).update(progress=pack_json(statement))
     operator.page.wait_for_selector("#run-head :text('1,200 of 5,000 rows checked')")
     assert operator.complaints == []

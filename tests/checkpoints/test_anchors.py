@@ -3,14 +3,12 @@ its head was anchored before.
 """
 
 import json
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from django.utils import timezone
 
 from approvals import append_only
 from approvals.models import (
@@ -27,16 +25,15 @@ from checkpoints.models import (
     AuditHead,
     AuditLine,
     Checkpoint,
-    Job,
     PendingWrite,
     Run,
     RunEvent,
 )
-from checkpoints.queue import jobs
 from orchestrator import runs
 from orchestrator.jobs import kinds
 from orchestrator.jobs.integrity import Verified, Wanted, verify_runs
 from tests.support import api_graphs, forging
+from tests.support.audit_checks import anchor_heads
 from tests.support.cast import People
 from tests.support.sealed_tables import run_sql
 
@@ -51,17 +48,9 @@ def paused(people: People) -> Run:
     )
 
 
-def _turn() -> Job:
-    """One turn of the job, which stands for ever, now."""
-    Job.objects.filter(kind="anchor_heads").update(
-        due_at=timezone.now() - timedelta(minutes=1)
-    )
-    return kinds.advance(jobs.add_job("anchor_heads", name="anchor_heads"))
-
-
 def _anchor() -> None:
     """A turn in which all goes well."""
-    assert _turn().error == ""
+    assert anchor_heads().error == ""
 
 
 def _named() -> list[tuple[str, str]]:
@@ -70,7 +59,7 @@ def _named() -> list[tuple[str, str]]:
     for _ in verify_runs(Wanted(), result, by=None):
         pass
     assert result.failed == len(result.bad)
-    return [(one["run"], one["reason"]) for one in result.bad]
+    return [(fault["run"], fault["reason"]) for fault in result.bad]
 
 
 def _rows(run: Run) -> list[Any]:
@@ -119,11 +108,11 @@ def test_a_run_that_was_put_back_as_a_whole_is_named(
     rows = {(type(row), row.pk) for row in _rows(paused)}
     runs.cancel(paused.id, by=people.starter, reason="no more")
     _anchor()
-    asked = ApprovalRequest.objects.get(run=paused.id)
+    request = ApprovalRequest.objects.get(run=paused.id)
     for row in _rows(paused):
         if (type(row), row.pk) not in rows:
             forging.remove(row)
-    forging.tamper(asked, status="open", outcome="", settled_at=None)
+    forging.tamper(request, status="open", outcome="", settled_at=None)
     head = Checkpoint.objects.get(id=before["head"])
     assert head.kept
     forging.tamper(
@@ -193,7 +182,7 @@ def test_a_turn_reads_what_moved_and_no_other_run(paused: Run) -> None:
         pages = list(anchors.moved_runs(newest))
     assert len(queries) == 2
     assert len(pages) == 1
-    newest_row, moved = (one["sql"] for one in queries)
+    newest_row, moved = (query["sql"] for query in queries)
     assert newest_row.endswith("LIMIT 1")
     for sql in (newest_row, moved):
         assert "Seq Scan" not in _plan(sql)
@@ -282,7 +271,7 @@ def test_a_head_that_its_run_does_not_prove_is_not_signed_and_the_job_says_so(
 ) -> None:
     before = AuditLine.objects.filter(kind=anchors.KIND).count()
     forging.tamper(paused, event_hash="f" * 64)
-    error = _turn().error
+    error = anchor_heads().error
     assert f"the row of run {paused.key} is not as it was sealed" in error
     assert AuditLine.objects.filter(kind=anchors.KIND).count() == before
 
@@ -292,7 +281,7 @@ def test_the_heads_of_other_runs_are_signed_all_the_same(
 ) -> None:
     other = runs.start("gated", {"claim_id": "D"}, key="D", by=people.starter)
     forging.tamper(paused, event_hash="f" * 64)
-    _turn()
+    anchor_heads()
     heads = [
         head
         for line in AuditLine.objects.filter(kind=anchors.KIND)
@@ -312,7 +301,7 @@ def test_a_head_that_went_back_is_not_signed_and_the_job_says_so(
     forging.tamper(
         paused, **{name: value for name, value in before.items() if name != "id"}
     )
-    assert "before line" in _turn().error
+    assert "before line" in anchor_heads().error
     assert AuditLine.objects.filter(kind=anchors.KIND).count() == lines
 
 
@@ -329,5 +318,5 @@ def test_a_line_with_an_id_beyond_all_others_does_not_stop_anchoring_in_silence(
     runs.cancel(paused.id, by=people.starter, reason="no more")
     assert (
         "was put in, so heads of runs can't be anchored until it is removed"
-        in _turn().error
+        in anchor_heads().error
     )

@@ -3,38 +3,19 @@ for ever.
 """
 
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import call_command
-from django.utils import timezone
 
 from checkpoints.audit import lines as audit_log
-from checkpoints.models import AuditHead, AuditLine, Job
-from checkpoints.queue import jobs
-from orchestrator.jobs import kinds
-from orchestrator.jobs.integrity import Verified, Wanted, verify_runs
+from checkpoints.models import AuditHead, AuditLine
 from tests.support import forging
+from tests.support.audit_checks import all_reasons, anchor_heads
 from tests.support.sealed_tables import run_sql
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def _turn() -> Job:
-    """One turn of the standing job."""
-    Job.objects.filter(kind="anchor_heads").update(
-        due_at=timezone.now() - timedelta(minutes=1)
-    )
-    return kinds.advance(jobs.add_job("anchor_heads", name="anchor_heads"))
-
-
-def _reasons() -> list[str]:
-    result = Verified()
-    for _ in verify_runs(Wanted(), result, by=None):
-        pass
-    return [fault["reason"] for fault in result.bad]
 
 
 def _restored() -> None:
@@ -48,7 +29,7 @@ def file(tmp_path: Path, configure: Callable[..., None]) -> Path:
     configure(AUDIT_HEAD_FILE=str(path))
     for n in range(20):
         audit_log.record("refused", actor=None, n=n)
-    assert _turn().error == ""
+    assert anchor_heads().error == ""
     return path
 
 
@@ -64,7 +45,7 @@ def _with_the_newest_lines_gone() -> None:
     """As a copy is that was made before them."""
     before: dict[str, Any] = AuditHead.objects.values().get()
     audit_log.record("refused", actor=None)
-    _turn()
+    anchor_heads()
     run_sql("DELETE FROM checkpoints_auditline WHERE number > %s", before["number"])
     forging.tamper(AuditHead.objects.get(), **before)
 
@@ -88,9 +69,9 @@ HARMS = [
 def test_the_chain_goes_on_after_restored(harm: Callable[[], None]) -> None:
     harm()
     audit_log.record("refused", actor=None)
-    assert _turn().error_code == "tampered_row"
+    assert anchor_heads().error_code == "tampered_row"
     _restored()
-    assert _turn().error == ""
+    assert anchor_heads().error == ""
 
 
 @pytest.mark.parametrize("harm", HARMS)
@@ -99,8 +80,8 @@ def test_verification_is_content_with_what_a_restoration_explains(
 ) -> None:
     harm()
     _restored()
-    _turn()
-    assert _reasons() == []
+    anchor_heads()
+    assert all_reasons() == []
 
 
 def test_the_line_says_up_to_which_head_lines_were_lost(file: Path) -> None:
@@ -118,4 +99,4 @@ def test_a_line_that_was_deleted_before_the_last_head_is_still_named_after_resto
     run_sql("DELETE FROM checkpoints_auditline WHERE number = 15")
     _without_head_row()
     _restored()
-    assert "checkpoints_auditline 15 to 15 are gone" in _reasons()
+    assert "checkpoints_auditline 15 to 15 are gone" in all_reasons()

@@ -90,19 +90,19 @@ def test_the_hash_of_a_line_covers_every_field_of_it_and_the_line_before(
 
 
 def _two_gates() -> Graph:
-    made = graph("two-gates")
+    flow = graph("two-gates")
 
     def proposing(name: str) -> None:
-        @made.node(name, effect="human", gate=Gate(reviewers=["group:claims"]))
+        @flow.node(name, effect="human", gate=Gate(reviewers=["group:claims"]))
         def propose(state: Any, ctx: Any) -> dict[str, Any]:
             return {"notes": [name], "letter": name}
 
-        made.edge(START, name)
-        made.edge(name, END)
+        flow.edge(START, name)
+        flow.edge(name, END)
 
     proposing("first")
     proposing("second")
-    return made
+    return flow
 
 
 @pytest.fixture
@@ -169,20 +169,20 @@ def _first(statements: list[str], begun: int, table: str) -> int:
 def test_an_output_for_a_channel_of_a_gated_node_waits_for_that_gate_undeclared(
     rita: User, people: cast.People
 ) -> None:
-    made = graph("guarded-by-use")
+    flow = graph("guarded-by-use")
 
-    @made.node(effect="human", gate=Gate(reviewers=["group:claims"]))
+    @flow.node(effect="human", gate=Gate(reviewers=["group:claims"]))
     def propose(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": "signed"}
 
-    @made.node(effect="external")
+    @flow.node(effect="external")
     def send(state: Any, ctx: Any) -> dict[str, Any]:
         return {"notes": ["sent"]}
 
-    made.edge(START, "propose")
-    made.edge("propose", "send", when=("approved", "partial"))
-    made.edge("send", END)
-    run = started(made)
+    flow.edge(START, "propose")
+    flow.edge("propose", "send", when=("approved", "partial"))
+    flow.edge("send", END)
+    run = started(flow)
     slice_of(run)
     sign(run, rita, ["approve"])
     looks = iter([False])

@@ -134,9 +134,11 @@ def test_a_row_that_does_not_open_is_named_and_the_others_are_done(
     configure: Any,
 ) -> None:
     broken, *_ = encrypted_writes(an_encrypted_run(), 3)
-    kept = bytes(broken.value)[:-1] + bytes([bytes(broken.value)[-1] ^ 1])
+    stored_bytes = bytes(broken.value)[:-1] + bytes([bytes(broken.value)[-1] ^ 1])
     run_sql(
-        "UPDATE checkpoints_pendingwrite SET value = %s WHERE id = %s", kept, broken.pk
+        "UPDATE checkpoints_pendingwrite SET value = %s WHERE id = %s",
+        stored_bytes,
+        broken.pk,
     )
     _two_keys(configure)
     result = _rotate()
@@ -144,7 +146,7 @@ def test_a_row_that_does_not_open_is_named_and_the_others_are_done(
     assert result.failed == 1
     assert result.faults[0].startswith(f"checkpoints_pendingwrite {broken.pk}: ")
     broken.refresh_from_db()
-    assert bytes(broken.value) == kept
+    assert bytes(broken.value) == stored_bytes
 
 
 def test_a_row_that_changed_meanwhile_keeps_what_it_has_now(
@@ -259,6 +261,6 @@ def test_kept_answers_of_the_api_are_rotated_too(
     row.save()
     _two_keys(configure)
     assert _rotate().rows == {IdempotencyRecord._meta.db_table: 1}
-    kept = IdempotencyRecord.objects.get()
-    assert key_of(bytes(kept.answer)) == "new"
-    assert sealed_rows.decrypted(kept, "answer") == b"\x01{}"
+    record = IdempotencyRecord.objects.get()
+    assert key_of(bytes(record.answer)) == "new"
+    assert sealed_rows.decrypted(record, "answer") == b"\x01{}"

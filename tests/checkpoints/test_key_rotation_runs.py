@@ -48,7 +48,7 @@ def _keys(configure: Any, keys: dict[str, Any]) -> None:
 
 def _under(run: Run) -> set[str]:
     """The keys that encrypt the rows of a run."""
-    found = set()
+    collected = set()
     for model, names in key_rotation.encryptable():
         if model is Run or "run" in {field.name for field in model._meta.fields}:
             rows = (
@@ -59,8 +59,8 @@ def _under(run: Run) -> set[str]:
             kept = [
                 bytes(value or b"") for row in rows.values_list(*names) for value in row
             ]
-            found |= {key_of(value) for value in kept if value[:1] == ENCRYPTED}
-    return found
+            collected |= {key_of(value) for value in kept if value[:1] == ENCRYPTED}
+    return collected
 
 
 def test_the_command_rotates_a_whole_run_which_verifies_before_and_after(
@@ -192,7 +192,7 @@ def test_a_run_goes_on_while_its_rows_are_encrypted_anew(
     monkeypatch.setattr(key_rotation, "BATCH_ROWS", 1)
     _keys(configure, TWO_KEYS)
     rita = run_actions.reviewer(people.reviewer)
-    made = []
+    rows = []
     for _ in range(4):
         _keys(configure, ONE_KEY)
         run = run_actions.start("secret", tmp_path)
@@ -202,14 +202,14 @@ def test_a_run_goes_on_while_its_rows_are_encrypted_anew(
         thread.start()
         try:
             run_actions.sign(run, rita, ["approve"] * 4)
-            made.append(runs.advance(run.id))
+            rows.append(runs.advance(run.id))
         finally:
             stop.set()
             thread.join()
     call_command("rotate_keys", verbosity=0)
-    assert [run.status for run in made] == ["completed"] * 4
-    assert [verify_run(run.id) for run in made] == [[]] * 4
-    assert {key for run in made for key in _under(run)} == {"new"}
+    assert [run.status for run in rows] == ["completed"] * 4
+    assert [verify_run(run.id) for run in rows] == [[]] * 4
+    assert {key for run in rows for key in _under(run)} == {"new"}
 
 
 def _rotating(stop: threading.Event) -> None:

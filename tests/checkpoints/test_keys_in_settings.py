@@ -43,13 +43,13 @@ B = b"b" * 32
 def keys(settings: Any) -> Any:
     """`keys(ENCRYPTION_KEYS={...})` puts other keys into the settings."""
 
-    def put(**given: Any) -> None:
+    def put(**options: Any) -> None:
         others = {
             name: value
             for name, value in settings.COUNTERSIGN.items()
             if not name.endswith("_KEYS")
         }
-        settings.COUNTERSIGN = {**others, **given}
+        settings.COUNTERSIGN = {**others, **options}
 
     return put
 
@@ -102,7 +102,9 @@ def test_a_date_that_cannot_be_read_is_refused(keys: Any) -> None:
 def test_the_last_key_makes_and_all_of_them_open(keys: Any) -> None:
     row = Run(id=UUID(int=1))
     keys(ENCRYPTION_KEYS={"old": base64.b64encode(A).decode()})
-    kept = sealed_rows.encrypted(row, "input", b"plain", Protection(encrypted=True))
+    ciphertext = sealed_rows.encrypted(
+        row, "input", b"plain", Protection(encrypted=True)
+    )
     keys(ENCRYPTION_KEYS={"old": A, "new": B})
     assert (
         key_of(
@@ -110,7 +112,7 @@ def test_the_last_key_makes_and_all_of_them_open(keys: Any) -> None:
         )
         == "new"
     )
-    assert sealed_rows.decrypted(row, "input", kept) == b"plain"
+    assert sealed_rows.decrypted(row, "input", ciphertext) == b"plain"
 
 
 @pytest.mark.parametrize(
@@ -125,10 +127,12 @@ def test_a_missing_key_and_another_one_under_its_id_are_told_by_name(
 ) -> None:
     row = Run(id=UUID(int=1))
     keys(ENCRYPTION_KEYS={"old": A})
-    kept = sealed_rows.encrypted(row, "input", b"plain", Protection(encrypted=True))
+    ciphertext = sealed_rows.encrypted(
+        row, "input", b"plain", Protection(encrypted=True)
+    )
     keys(ENCRYPTION_KEYS=given)
     with pytest.raises(WrongKey, match=content):
-        sealed_rows.decrypted(row, "input", kept)
+        sealed_rows.decrypted(row, "input", ciphertext)
 
 
 @pytest.mark.parametrize("cut", [1, 3, 5, 20, -1])
@@ -137,9 +141,11 @@ def test_what_was_cut_off_is_tampered_with_wherever_it_was_cut(
 ) -> None:
     row = Run(id=UUID(int=1))
     keys(ENCRYPTION_KEYS={"old": A})
-    kept = sealed_rows.encrypted(row, "input", b"plain", Protection(encrypted=True))
+    ciphertext = sealed_rows.encrypted(
+        row, "input", b"plain", Protection(encrypted=True)
+    )
     with pytest.raises(TamperedRow, match="input of checkpoints_run"):
-        sealed_rows.decrypted(row, "input", kept[:cut])
+        sealed_rows.decrypted(row, "input", ciphertext[:cut])
 
 
 @pytest.mark.parametrize(
@@ -155,11 +161,11 @@ def test_encrypted_bytes_open_in_their_own_place_only(
     row: Any, column: str, keys: Any
 ) -> None:
     keys(ENCRYPTION_KEYS={"old": A})
-    kept = sealed_rows.encrypted(
+    ciphertext = sealed_rows.encrypted(
         Run(id=UUID(int=1)), "input", b"plain", Protection(encrypted=True)
     )
     with pytest.raises(TamperedRow, match=f"{column} of .* was changed, or moved here"):
-        sealed_rows.decrypted(row, column, kept)
+        sealed_rows.decrypted(row, column, ciphertext)
 
 
 def test_the_same_value_is_never_encrypted_to_the_same_bytes(keys: Any) -> None:
@@ -195,7 +201,7 @@ def test_a_key_of_the_environment_that_cannot_be_one_ends_every_command_with_one
     given: Any, code: int, content: str, tmp_path: Path
 ) -> None:
     mode = {"COUNTERSIGN_DEMO": "true", "COUNTERSIGN_DATA_DIR": str(tmp_path)}
-    asked = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "manage.py", "check"],
         env={**os.environ, **mode, "COUNTERSIGN_ENCRYPTION_KEYS": json.dumps(given)},
         cwd=environment.ROOT,
@@ -203,8 +209,8 @@ def test_a_key_of_the_environment_that_cannot_be_one_ends_every_command_with_one
         text=True,
         check=False,
     )
-    output = asked.stdout + asked.stderr
-    assert asked.returncode == code, output
+    output = process.stdout + process.stderr
+    assert process.returncode == code, output
     assert content in output, output
     assert "Traceback" not in output, output
 
@@ -387,6 +393,6 @@ def test_encrypted_bytes_are_told_by_their_first_byte_and_name_their_key(
 ) -> None:
     keys(ENCRYPTION_KEYS={"old": A})
     run = graphs.started(tmp_path, encrypted=True)
-    kept = bytes(Run.objects.get(id=run.id).input)
-    assert kept[:1] == ENCRYPTED
-    assert key_of(kept) == f"{DATA_KEY}{run.id.hex}"
+    stored_bytes = bytes(Run.objects.get(id=run.id).input)
+    assert stored_bytes[:1] == ENCRYPTED
+    assert key_of(stored_bytes) == f"{DATA_KEY}{run.id.hex}"

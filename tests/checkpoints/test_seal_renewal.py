@@ -69,13 +69,13 @@ def heads(tmp_path: Path, configure: Any) -> Path:
 
 
 def a_run() -> Run:
-    made = graph("older")
-    made.node("first")(lambda state, ctx: {"notes": ["first"]})
-    made.node("second")(lambda state, ctx: {"notes": ["second"]})
-    made.edge(START, "first")
-    made.edge("first", "second")
-    made.edge("second", END)
-    return runs.advance(started(registered(made)).id)
+    flow = graph("older")
+    flow.node("first")(lambda state, ctx: {"notes": ["first"]})
+    flow.node("second")(lambda state, ctx: {"notes": ["second"]})
+    flow.edge(START, "first")
+    flow.edge("first", "second")
+    flow.edge("second", END)
+    return runs.advance(started(registered(flow)).id)
 
 
 def older_run() -> Run:

@@ -25,8 +25,8 @@ from checkpoints.queue import jobs
 from checkpoints.verification.audit import audit
 from orchestrator import checks
 from orchestrator.jobs import kinds
-from orchestrator.jobs.integrity import Verified, Wanted, verify_runs
 from tests.support import forging
+from tests.support.audit_checks import all_reasons
 from tests.support.cast import People
 from tests.support.stamp_authority import (
     StampAuthority,
@@ -68,13 +68,6 @@ def _a_day_later() -> None:
     forging.reseal(newest, at=newest.at - time_stamps.EVERY)
 
 
-def _reasons() -> list[str]:
-    result = Verified()
-    for _ in verify_runs(Wanted(), result, by=None):
-        pass
-    return [fault["reason"] for fault in result.bad]
-
-
 def test_a_head_is_stamped_and_its_token_proves_it(authority: StampAuthority) -> None:
     _chained()
     head = chain.chain_head()
@@ -90,7 +83,7 @@ def test_a_head_is_stamped_and_its_token_proves_it(authority: StampAuthority) ->
     assert time_stamps.fault_of_token(stamp.token, head.hash) == ""
     assert time_stamps.fault_of_token(stamp.token, "0" * 64) != ""
     chain.chain_lines()
-    assert _reasons() == []
+    assert all_reasons() == []
 
 
 def test_without_an_authority_or_lines_nothing_is_stamped(
@@ -197,9 +190,9 @@ def test_certificates_that_cannot_be_read_end_no_other_examination(
 def test_an_authority_that_is_away_fails_the_turn_and_is_asked_again(
     configure: Any, tmp_path: Path
 ) -> None:
-    with served(new_authority()) as made:
-        roots = str(write_root(made, tmp_path))
-        configure(TIME_STAMP_URL=made.url, TIME_STAMP_ROOTS=roots)
+    with served(new_authority()) as authority:
+        roots = str(write_root(authority, tmp_path))
+        configure(TIME_STAMP_URL=authority.url, TIME_STAMP_ROOTS=roots)
     _chained()
     job = _turn()
     assert job.error != ""

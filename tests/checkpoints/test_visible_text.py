@@ -38,7 +38,7 @@ def test_what_cannot_be_seen_is_written_out(letter: str) -> None:
 def test_whole_categories_are_written_out() -> None:
     unseen = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs")
     letters = [chr(n) for n in range(0x30000) if unicodedata.category(chr(n)) in unseen]
-    assert {one for one in letters if not is_odd(one)} == {" ", "\n"}
+    assert {letter for letter in letters if not is_odd(letter)} == {" ", "\n"}
 
 
 def test_common_letters_of_all_scripts_stay_as_they_are() -> None:
@@ -68,14 +68,15 @@ def test_blanks_at_the_ends_and_in_a_row_are_drawn() -> None:
 
 
 def test_a_line_end_that_could_be_taken_for_a_wrapped_line_is_drawn() -> None:
-    assert [one.kind for one in stretches("a\nb")] == ["plain", "end", "plain"]
-    assert [one.kind for one in stretches("a\n\nb")] == ["plain"]
-    assert [one.kind for one in stretches("a\n\n")] == ["plain", "end", "end"]
+    assert [stretch.kind for stretch in stretches("a\nb")] == ["plain", "end", "plain"]
+    assert [stretch.kind for stretch in stretches("a\n\nb")] == ["plain"]
+    assert [stretch.kind for stretch in stretches("a\n\n")] == ["plain", "end", "end"]
 
 
 def test_blanks_that_indent_code_are_no_marks() -> None:
     kinds = [
-        (one.kind, one.text) for one in stretches('{\n    "a": "x  y"\n}', code=True)
+        (stretch.kind, stretch.text)
+        for stretch in stretches('{\n    "a": "x  y"\n}', code=True)
     ]
     assert kinds == [("plain", '{\n    "a": "x'), ("blank", "  "), ("plain", 'y"\n}')]
 
@@ -98,13 +99,13 @@ def test_marks_that_no_script_needs_are_written_out() -> None:
 
 
 def test_where_directions_meet_each_stretch_stands_for_itself() -> None:
-    found = stretches("pay אב גד 12")
-    assert [(one.kind, one.text) for one in found] == [
+    pieces = stretches("pay אב גד 12")
+    assert [(one.kind, one.text) for one in pieces] == [
         ("plain", "pay "),
         ("turned", "אב גד"),
         ("plain", " 12"),
     ]
-    assert [one.kind for one in stretches("אב גד")] == ["plain"]
+    assert [stretch.kind for stretch in stretches("אב גד")] == ["plain"]
 
 
 @given(TEXTS, TEXTS)
@@ -115,9 +116,9 @@ def test_no_two_texts_look_the_same(one: str, other: str) -> None:
 
 @given(TEXTS)
 def test_stretches_are_the_text_and_nothing_odd_is_plain(text: str) -> None:
-    found = stretches(text)
-    assert "".join(one.text for one in found) == text
-    flat = [inner for one in found for inner in (one.inner or (one,))]
+    pieces = stretches(text)
+    assert "".join(one.text for one in pieces) == text
+    flat = [inner for one in pieces for inner in (one.inner or (one,))]
     assert "".join(one.text for one in flat) == text
     assert not any(
         is_odd(letter)
@@ -132,5 +133,5 @@ def test_a_part_of_a_text_hides_nothing_either(
     text: str, starts: bool, ends: bool
 ) -> None:
     for code in (False, True):
-        found = stretches(text, starts=starts, ends=ends, code=code)
-        assert "".join(one.text for one in found) == text
+        pieces = stretches(text, starts=starts, ends=ends, code=code)
+        assert "".join(one.text for one in pieces) == text

@@ -131,14 +131,14 @@ def until_threads_rest(others: set[threading.Thread]) -> None:
     until = time.monotonic() + 5
     while time.monotonic() < until:
         threads = [
-            one
-            for one in threading.enumerate()
-            if one.is_alive() and one.name != "heartbeats"
+            thread
+            for thread in threading.enumerate()
+            if thread.is_alive() and thread.name != "heartbeats"
         ]
         crew_of_nodes = [
-            one
-            for one in threads
-            if getattr(one, "_target", None) is node_threads._work
+            thread
+            for thread in threads
+            if getattr(thread, "_target", None) is node_threads._work
         ]
         if len(node_threads._idle) == len(crew_of_nodes) and not set(
             threads

@@ -71,8 +71,10 @@ def _dying_around(made: Callable[..., Any]) -> Callable[..., Any]:
     when it is certain.
     """
 
-    def wrapped(lease: Any, head: Any, point: Any, run_update: Any, **more: Any) -> Any:
-        it = made(lease, head, point, run_update, **more)
+    def wrapped(
+        lease: Any, head: Any, point: Any, run_update: Any, **options: Any
+    ) -> Any:
+        it = made(lease, head, point, run_update, **options)
         nodes = [n["node"] for n in point.nodes]
 
         def send() -> Callable[[], None]:

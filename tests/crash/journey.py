@@ -118,7 +118,7 @@ def _outcomes(run: Run) -> dict[str, Any]:
     saved = RunEvent.objects.filter(run=run, type="checkpoint_saved").order_by("seq")
     rounds = [line for line in map(_payload, saved) if line["source"] in ROUNDS]
     return {
-        "gates": [[one.task, one.status, one.outcome] for one in gates],
+        "gates": [[gate.task, gate.status, gate.outcome] for gate in gates],
         "rounds": [
             [line["superstep"], line["source"], line["nodes"]] for line in rounds
         ],

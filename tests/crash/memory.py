@@ -42,10 +42,10 @@ def act(state: Any, ctx: Any) -> dict[str, Any]:
 
 def count(state: Any, ctx: Any) -> dict[str, Any]:
     """Reads what landed, and counts on."""
-    found = ctx.memory.get("count", SPACE)
-    named = [one.key for one in ctx.memory.search("acted forgotten", SPACE)]
-    ctx.memory.put("count", found.content + 1, SPACE)
-    return {"notes": [f"{found.content} {found.version} {named}"]}
+    trace = ctx.memory.get("count", SPACE)
+    named = [trace.key for trace in ctx.memory.search("acted forgotten", SPACE)]
+    ctx.memory.put("count", trace.content + 1, SPACE)
+    return {"notes": [f"{trace.content} {trace.version} {named}"]}
 
 
 def propose(state: Any, ctx: Any) -> dict[str, Any]:

@@ -123,8 +123,8 @@ def _lets_time_run_out(run: Run, by: User) -> bool:
         return True
     if run.status != Status.PAUSED:
         return False
-    asked = ApprovalRequest.objects.filter(run=run)
-    if asked.filter(ordinal=1).exists():
+    requests = ApprovalRequest.objects.filter(run=run)
+    if requests.filter(ordinal=1).exists():
         run_actions.sign_open(run, by, "approve")
         return True
     time.sleep(0.002)
@@ -358,10 +358,12 @@ def _act(
     there is nothing left.
     """
     if run is None:
-        given = {"folder": str(folder)} if scenario.input is None else scenario.input
+        run_input = (
+            {"folder": str(folder)} if scenario.input is None else scenario.input
+        )
         runs.start(
             scenario.graph,
-            given,
+            run_input,
             key=key,
             by=by,
             metadata={"customer": "ACME", "tries": 3},

@@ -102,13 +102,13 @@ def test_a_signature_that_was_not_answered_and_is_sent_again_gives_the_receipt_o
 def test_a_start_that_was_not_answered_and_is_sent_again_gives_the_run_of_the_first(
     tmp_path: Path,
 ) -> None:
-    given = {"folder": str(tmp_path)}
+    run_input = {"folder": str(tmp_path)}
     # The first start of a graph in a process also notes its version, in a commit of its
     # own.
-    runs.start("c_linear", given, key="before")
-    _unanswered(lambda: runs.start("c_linear", given, key="once"))
+    runs.start("c_linear", run_input, key="before")
+    _unanswered(lambda: runs.start("c_linear", run_input, key="once"))
     (first,) = Run.objects.filter(key="once")
-    assert runs.start("c_linear", given, key="once") == first
+    assert runs.start("c_linear", run_input, key="once") == first
     assert Run.objects.count() == 2
 
 

@@ -106,16 +106,16 @@ def contents() -> dict[str, Any]:
     """All rows of all our tables but late results. When the thread of an attempt ended
     is evidence too, and is sealed with its row.
     """
-    found = {}
+    collected = {}
     evidence = {"checkpoints_taskresult": {"thread_ended_at", "seal", "seal_key"}}
     for model in apps.get_models():
         if model._meta.app_label in APPS and model is not LateResult:
             rows = model._base_manager.order_by("pk").values()
             left_out = evidence.get(model._meta.db_table, set())
-            found[model._meta.db_table] = [
+            collected[model._meta.db_table] = [
                 {k: v for k, v in row.items() if k not in left_out} for row in rows
             ]
-    return found
+    return collected
 
 
 def started(name: str, folder: Path, by: Any) -> Run:

@@ -125,7 +125,9 @@ def test_columns_of_ones_own_are_checked() -> None:
         Column(name="price", kind="number", required=False),
     )
     _, corrections = checked("sku,price\nA,1\nB,\nB,2\nC,x\n", columns=own)
-    assert [(one.row, list(one.problems)) for one in corrections] == [
+    assert [
+        (correction.row, list(correction.problems)) for correction in corrections
+    ] == [
         (4, ["sku"]),
         (5, ["price"]),
     ]

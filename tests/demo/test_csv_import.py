@@ -70,7 +70,7 @@ def test_approved_corrections_are_imported_and_hopeless_rows_left_out() -> None:
     assert report.rows == 3
     assert report.imported == 2
     assert report.corrected == 1
-    assert [(one.row, one.why) for one in report.left_out] == [
+    assert [(task.row, task.why) for task in report.left_out] == [
         (4, "left out, as agreed")
     ]
 
@@ -79,7 +79,7 @@ def test_rejected_rows_stay_out_and_the_good_ones_are_imported() -> None:
     played = play(graph, rows(HEADER + GOOD + SPACED), decisions=all_of("reject"))
     assert played.status == "completed"
     assert table() == {2: "a@example.com"}
-    assert [(one.row, one.why) for one in played.state.report.left_out] == [
+    assert [(task.row, task.why) for task in played.state.report.left_out] == [
         (3, "rejected")
     ]
 
@@ -102,7 +102,7 @@ def test_an_edit_that_clashes_with_another_row_is_left_out_and_said_so() -> None
         graph, rows(HEADER + GOOD + GOOD.replace("1,a", " 2,b")), decisions=decide
     )
     assert table() == {2: "a@example.com"}
-    assert [one.why for one in played.state.report.left_out] == [
+    assert [task.why for task in played.state.report.left_out] == [
         "id: the same as in row 2"
     ]
 
@@ -114,7 +114,7 @@ def test_an_edit_cannot_smuggle_in_a_row_that_was_not_asked_about() -> None:
 
     played = play(graph, rows(HEADER + GOOD + SPACED), decisions=decide)
     assert table() == {2: "a@example.com"}
-    assert [one.row for one in played.state.report.left_out] == [3]
+    assert [task.row for task in played.state.report.left_out] == [3]
 
 
 def test_a_ragged_row_can_be_mended_by_an_edit() -> None:

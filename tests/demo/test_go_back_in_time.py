@@ -99,18 +99,18 @@ def sign_as_rita(run: Run) -> None:
         User.objects.get(username="rita"), scopes=["read", "decide"]
     )
     http.credentials(HTTP_AUTHORIZATION=f"Token {token}")
-    (asked,) = http.get("/api/v1/requests/", {"waiting": "me", "run": run.key}).json()[
-        "results"
-    ]
-    writes = http.get(f"/api/v1/requests/{asked['id']}/").json()["writes"]
-    assert {one["channel"] for one in writes} == {"payout", "letter"}
-    given = [
-        {"write": one["id"], "hash": one["hash"], "verdict": "approve"}
-        for one in writes
+    (request,) = http.get(
+        "/api/v1/requests/", {"waiting": "me", "run": run.key}
+    ).json()["results"]
+    writes = http.get(f"/api/v1/requests/{request['id']}/").json()["writes"]
+    assert {write["channel"] for write in writes} == {"payout", "letter"}
+    decisions = [
+        {"write": write["id"], "hash": write["hash"], "verdict": "approve"}
+        for write in writes
     ]
     answer = http.post(
-        f"/api/v1/requests/{asked['id']}/decisions/",
-        {"decisions": given},
+        f"/api/v1/requests/{request['id']}/decisions/",
+        {"decisions": decisions},
         format="json",
     )
     assert answer.status_code == 200, answer.content
@@ -137,9 +137,9 @@ def test_a_newcomer_who_follows_the_page_pays_the_right_account_with_signatures(
     assert json.loads(blamed)["checkpoint"]["alias"] == f"{KEY}:at-6"
     assert json.loads(blamed)["node"] == "review"
     payout = next(
-        one
-        for one in json.loads(changed)["changes"]
-        if one["path"].startswith("payout")
+        change
+        for change in json.loads(changed)["changes"]
+        if change["path"].startswith("payout")
     )
     assert payout["kind"] == "changed"
     assert payout["set_by"] == "review"
@@ -172,8 +172,8 @@ def test_a_newcomer_who_follows_the_page_pays_the_right_account_with_signatures(
 
     parted, differs, forks = (json.loads(reader.type(line)) for line in compare)
     assert parted["split"]["a"]["seq"] == 6
-    assert "payout.account" in {one["path"] for one in differs["changes"]}
-    assert [one["key"] for one in forks["results"]] == [AGAIN]
+    assert "payout.account" in {change["path"] for change in differs["changes"]}
+    assert [result["key"] for result in forks["results"]] == [AGAIN]
     open_pages(client)
     assert list(Run.objects.filter(id=demo.id).values()) == before
     assert [list(verify_run(one.id)) for one in (demo, run)] == [[], []]

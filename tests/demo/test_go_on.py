@@ -60,8 +60,8 @@ def test_the_account_of_the_demo_is_changed_in_the_form_and_nothing_else_is(
     path, fields = opened(olive, 6)
     answer = olive.post(path, fields | {"s-payout.account": NEW, "do": "go"})
     assert answer.status_code == 302
-    made = runs.advance(Run.objects.get(origin_checkpoint=path.split("/")[2]).id)
-    asked = PendingWrite.objects.get(run=made)
+    new_run = runs.advance(Run.objects.get(origin_checkpoint=path.split("/")[2]).id)
+    write = PendingWrite.objects.get(run=new_run)
     before = timeline.head_state(demo.id)["scratch"]["payout"]
-    assert asked.channel == "payout"
-    assert read_value(asked, "value") == before | {"account": NEW}
+    assert write.channel == "payout"
+    assert read_value(write, "value") == before | {"account": NEW}

@@ -23,15 +23,15 @@ ORDER = {
 pytestmark = pytest.mark.django_db
 
 
-def post(body: Any, *, key: str = "k1", **more: Any) -> Any:
+def post(body: Any, *, key: str = "k1", **options: Any) -> Any:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     headers = {"Idempotency-Key": key} if key else {}
     return Client(enforce_csrf_checks=True).post(
         URL,
         content,
         content_type="application/json",
-        headers={**headers, **more.pop("headers", {})},
-        **more,
+        headers={**headers, **options.pop("headers", {})},
+        **options,
     )
 
 

@@ -113,8 +113,8 @@ def test_only_claims_handlers_may_decide_on_claims(
 
 def test_a_broken_claim_file_fails_the_run_and_says_why(people: People) -> None:
     ref = uploads.save_upload(BytesIO(b"{"), name="claim.json", by=people.starter)
-    given = {"claim_id": "CLM-9", "amount": "1.00", "claim_file": ref}
-    run = runs.advance(runs.start("claim_payout", given, by=people.starter).id)
+    run_input = {"claim_id": "CLM-9", "amount": "1.00", "claim_file": ref}
+    run = runs.advance(runs.start("claim_payout", run_input, by=people.starter).id)
     assert run.status == "failed"
     assert "claim.json is not JSON (line 1" in unpack_json(run.error)["message"]
 
@@ -128,15 +128,15 @@ def test_fifty_corrections_of_ten_thousand_rows_end_up_exactly_as_decided(
     )
     run = runs.advance(runs.start("csv_import", {"rows": ref}, by=people.starter).id)
     assert run.status == "paused"
-    asked = slips(run)
-    assert len(asked) == 50
+    shown_slips = slips(run)
+    assert len(shown_slips) == 50
     assert not ImportedRow.objects.exists()
-    decisions, expected = _mixed(asked)
+    decisions, expected = _mixed(shown_slips)
     reviews.sign(run.id, decisions, by=people.reviewer)
     assert runs.advance(run.id).status == "completed"
 
     rows = {row.row: row for row in ImportedRow.objects.all()}
-    bad = {slip.value[0]["row"] for slip in asked}
+    bad = {slip.value[0]["row"] for slip in shown_slips}
     good = [line.split(",") for line in content.splitlines()]
     for number, cells in enumerate(good[1:], 2):
         if number not in bad:
@@ -149,7 +149,7 @@ def test_fifty_corrections_of_ten_thousand_rows_end_up_exactly_as_decided(
     assert report["rows"] == 10_000
     assert report["imported"] == 9950 + len(expected)
     assert report["corrected"] == len(expected)
-    assert {one["row"] for one in report["left_out"]} == bad - set(expected)
+    assert {task["row"] for task in report["left_out"]} == bad - set(expected)
 
 
 def _mixed(asked: list[Any]) -> tuple[list[dict[str, Any]], dict[int, dict[str, str]]]:

@@ -19,11 +19,11 @@ def blocks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The Python blocks; the first one is importable as expenses.graphs, as the
     tutorial says.
     """
-    found = re.findall(r"```python\n(.*?)```", TUTORIAL.read_text(), re.DOTALL)
+    matches = re.findall(r"```python\n(.*?)```", TUTORIAL.read_text(), re.DOTALL)
     for name in ("expenses", "expenses.graphs"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
-    exec(found[0], vars(sys.modules["expenses.graphs"]))
-    return found
+    exec(matches[0], vars(sys.modules["expenses.graphs"]))
+    return matches
 
 
 def test_the_graph_of_the_tutorial_is_valid(blocks: list[str]) -> None:

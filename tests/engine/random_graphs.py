@@ -84,7 +84,7 @@ def _may_act_behind(spec: Spec, specs: list[Spec]) -> bool:
     """Whether a node can be reached that may be made to act: one without a gate, or one
     that is called.
     """
-    by_name = {one.name: one for one in specs}
+    by_name = {spec.name: spec for spec in specs}
     reached: set[str] = set()
     pending = [spec]
     while pending:
@@ -311,17 +311,17 @@ def reviewer(seed: int, specs: list[Spec]) -> Any:
     """The one who decides, or lets the time pass, as the model does."""
     timed = {spec.name for spec in specs if spec.deadline}
     skipping = {spec.name for spec in specs if spec.skips}
-    asked: dict[Any, int] = {}
+    calls: dict[Any, int] = {}
 
     def decide(request: Any) -> Any:
-        asked[request.task] = asked.get(request.task, 0) + 1
-        lets_pass = reference.lets_pass(seed, tuple(request.task), asked[request.task])
+        calls[request.task] = calls.get(request.task, 0) + 1
+        lets_pass = reference.lets_pass(seed, tuple(request.task), calls[request.task])
         if request.node in timed and lets_pass:
             return "deadline"
         if request.writes[0].channel == CALL:
             skips = request.node in skipping
-            return _decided_call(seed, request, asked[request.task], skips=skips)
-        answer = reference.verdicts(seed, tuple(request.task), asked[request.task])
+            return _decided_call(seed, request, calls[request.task], skips=skips)
+        answer = reference.verdicts(seed, tuple(request.task), calls[request.task])
         return answer and {
             position: _said(request, position, verdict)
             for position, verdict in answer.items()

@@ -313,10 +313,10 @@ class Model:
     def start(self) -> list[tuple[tuple[str, int, int], int | None, str | None]]:
         """Take tokens and sends away and give (task, payload, error) in declared order."""
         going = self.going()
-        found: list[tuple[tuple[str, int, int], int | None, str | None]] = []
+        collected: list[tuple[tuple[str, int, int], int | None, str | None]] = []
         for target, payloads in self.sends:
             visit = self._visit(target)
-            found += [
+            collected += [
                 ((target, visit, n), payload, None)
                 for n, payload in enumerate(payloads)
             ]
@@ -328,7 +328,7 @@ class Model:
                     for id, _, target in self.edges
                     if target == node and self._holds(id)
                 ]
-                found.append(
+                collected.append(
                     (
                         (node, self._visit(node), 0),
                         None,
@@ -339,8 +339,8 @@ class Model:
                 for id in [id for id, _, target in self.edges if target == node]:
                     while self._holds(id):
                         error = self._take(id)
-                        found.append(((node, self._visit(node), 0), None, error))
-        return sorted(found, key=lambda one: self.place(one[0]))
+                        collected.append(((node, self._visit(node), 0), None, error))
+        return sorted(collected, key=lambda one: self.place(one[0]))
 
     def place(self, task: tuple[str, int, int]) -> tuple[int, int, int]:
         return (self.order.index(task[0]), task[1], task[2])
@@ -591,10 +591,10 @@ class Gates:
     ) -> tuple[str, int]:
         """Return what stands of a line, and since when."""
         spec = self.model.specs[task[0]]
-        rejections = [one for one in part.lines if one.verdict == "reject"]
+        rejections = [line for line in part.lines if line.verdict == "reject"]
         if line.verdict == "reject" or not rejections:
             return line.verdict, line.seq
-        first = min(one.seq for one in rejections)
+        first = min(rejection.seq for rejection in rejections)
         needs_rejected = spec.needs and part.lines[0].verdict == "reject"
         if spec.whole or (needs_rejected and line is part.lines[1]):
             return "reject", first

@@ -65,11 +65,11 @@ def graph(
     **node: Any,
 ) -> Graph:
     """A graph of the node "work", which has these options; `of` are those of the graph."""
-    made = Graph("orders", **{"input": Order, "state": State, **(of or {})})
-    made.node("work", **node)(fn)
-    made.edge(START, "work")
-    made.edge("work", END)
-    return made
+    flow = Graph("orders", **{"input": Order, "state": State, **(of or {})})
+    flow.node("work", **node)(fn)
+    flow.edge(START, "work")
+    flow.edge("work", END)
+    return flow
 
 
 def checked(**node: Any) -> str:
@@ -104,38 +104,38 @@ def assign_input(state: Any, ctx: Any) -> None:
 
 
 def without_brackets() -> None:
-    made = Graph("orders", input=Order, state=State)
-    made.node(nothing)  # type: ignore[arg-type]
+    flow = Graph("orders", input=Order, state=State)
+    flow.node(nothing)  # type: ignore[arg-type]
 
 
 def registered_before() -> None:
-    made = graph()
-    registry.replace(made)
+    flow = graph()
+    registry.replace(flow)
     try:
-        made.node("later")(nothing)
+        flow.node("later")(nothing)
     finally:
         registry.clear()
 
 
 def with_edge(source: str, target: str, **when: Any) -> None:
-    made = graph()
-    made.edge(source, target, **when)
-    compile(made)
+    flow = graph()
+    flow.edge(source, target, **when)
+    compile(flow)
 
 
 def with_branch(router: Any, labels: Any) -> str:
-    made = graph()
-    made.branch("work", router, labels)
-    played = play(made, {})
+    flow = graph()
+    flow.branch("work", router, labels)
+    played = play(flow, {})
     return played.error.message if played.error else ""
 
 
 def twice() -> str:
-    made = graph(lambda state, ctx: {"total": 1})
-    made.node("other")(lambda state, ctx: {"total": 2})
-    made.edge(START, "other")
-    made.edge("other", END)
-    played = play(made, {})
+    flow = graph(lambda state, ctx: {"total": 1})
+    flow.node("other")(lambda state, ctx: {"total": 2})
+    flow.edge(START, "other")
+    flow.edge("other", END)
+    played = play(flow, {})
     return played.error.message if played.error else ""
 
 

@@ -15,13 +15,13 @@ from tests.engine.small import rounds
 def played(example: waiting.Example) -> tuple[Played, list[Request]]:
     """How it went, and the requests that the decider was shown."""
     graph, decide = example
-    asked: list[Request] = []
+    requests: list[Request] = []
 
     def noting(request: Request) -> Any:
-        asked.append(request)
+        requests.append(request)
         return decide(request)
 
-    return play(graph, {}, decisions=noting), asked
+    return play(graph, {}, decisions=noting), requests
 
 
 def verdicts(request: Request) -> list[str | None]:
@@ -29,8 +29,8 @@ def verdicts(request: Request) -> list[str | None]:
 
 
 def test_a_settled_rejection_stays_whatever_is_answered_later() -> None:
-    result, asked = played(waiting.rejected_and_then_approved())
-    assert [verdicts(one) for one in asked if one.node == "pay"] == [
+    result, requests = played(waiting.rejected_and_then_approved())
+    assert [verdicts(request) for request in requests if request.node == "pay"] == [
         [None, None],
         ["rejected", None],
     ]
@@ -39,8 +39,8 @@ def test_a_settled_rejection_stays_whatever_is_answered_later() -> None:
 
 
 def test_a_base_that_moved_and_moved_back_brings_an_approval_back() -> None:
-    result, asked = played(waiting.moved_and_moved_back())
-    assert [verdicts(one) for one in asked if one.node == "pay"] == [
+    result, requests = played(waiting.moved_and_moved_back())
+    assert [verdicts(request) for request in requests if request.node == "pay"] == [
         [None, None],
         [None, None],
     ]
@@ -51,8 +51,8 @@ def test_a_base_that_moved_and_moved_back_brings_an_approval_back() -> None:
 
 
 def test_a_request_that_comes_back_keeps_approvals_whose_base_did_not_move() -> None:
-    result, asked = played(waiting.came_back_in_part())
-    assert [verdicts(one) for one in asked if one.node == "second"] == [
+    result, requests = played(waiting.came_back_in_part())
+    assert [verdicts(request) for request in requests if request.node == "second"] == [
         [None, None],
         [None, "approved"],
     ]
@@ -74,7 +74,7 @@ def test_an_edit_that_changes_the_title_brings_back_what_was_approved_before_it(
 ):
     result, everybody = played(waiting.edited_beside_an_approval())
     asked = [one for one in everybody if one.node == "ask"]
-    assert [one.title for one in asked] == ["Note one", "Note one", "Note two"]
+    assert [request.title for request in asked] == ["Note one", "Note one", "Note two"]
     assert verdicts(asked[1]) == [None, "approved", "rejected", None]
     assert verdicts(asked[2]) == ["approved", None, "rejected", "approved"]
     assert result.status == "completed"
@@ -82,20 +82,20 @@ def test_an_edit_that_changes_the_title_brings_back_what_was_approved_before_it(
 
 
 def test_an_edit_that_changes_no_title_leaves_what_was_approved_before_it() -> None:
-    result, asked = played(waiting.edited_to_the_same_title())
+    result, requests = played(waiting.edited_to_the_same_title())
     assert result.status == "completed"
     assert result.state.letter == "Dear"
-    assert len([one for one in asked if one.node == "ask"]) == 2
+    assert len([request for request in requests if request.node == "ask"]) == 2
 
 
 def test_a_base_that_is_as_it_was_after_the_settlement_that_moved_it_twice_holds() -> (
     None
 ):
-    result, asked = played(waiting.shown_value_set_back_within_one_settlement())
-    assert [one.node for one in asked] == ["up", "looks", "down"], (
+    result, requests = played(waiting.shown_value_set_back_within_one_settlement())
+    assert [request.node for request in requests] == ["up", "looks", "down"], (
         "nobody is asked again"
     )
-    assert [one.source for one in result.supersteps] == [
+    assert [superstep.source for superstep in result.supersteps] == [
         "superstep",
         "settlement",
         "settlement",
@@ -124,25 +124,27 @@ def test_a_gated_node_that_proposes_nothing_is_tried_again() -> None:
 def test_after_a_failed_superstep_who_was_reached_beside_it_is_asked_on_the_state_before_it(
     example: Any, status: str
 ) -> None:
-    result, asked = played(example())
+    result, requests = played(example())
     assert result.status == status
-    assert [one.node for one in result.gates] == ["early", "ask"]
+    assert [gate.node for gate in result.gates] == ["early", "ask"]
     assert verdicts(result.gates[0]) == [None, "approved"]
     assert result.gates[1].title == "After ['go']"
-    assert "ask" not in [one.node for one in asked], "a failed run is no pause"
+    assert "ask" not in [request.node for request in requests], (
+        "a failed run is no pause"
+    )
 
 
 def test_after_writes_that_cannot_be_reduced_who_was_reached_is_asked_too() -> None:
     result, _ = played(waiting.conflict_beside_a_gate())
     assert result.error is not None
     assert result.error.type == "ConflictingWrites"
-    assert [one.node for one in result.gates] == ["ask"]
+    assert [gate.node for gate in result.gates] == ["ask"]
 
 
 def test_a_settled_request_that_cannot_be_applied_waits_for_nobody() -> None:
     result, _ = played(waiting.router_that_fails_behind_a_gate())
     assert result.status == "failed"
-    assert [one.node for one in result.gates] == ["beside"]
+    assert [gate.node for gate in result.gates] == ["beside"]
     assert result.state.note == ""
 
 
@@ -153,7 +155,7 @@ def test_a_gate_that_names_nobody_fails_the_run_and_nothing_of_its_superstep_cou
     assert result.error is not None
     assert "reviewers must name somebody" in result.error.message
     assert rounds(result) == [["early:1:0", "go:1:0"]]
-    assert [one.node for one in result.gates] == ["early"]
+    assert [gate.node for gate in result.gates] == ["early"]
 
 
 def test_a_journal_of_memory_is_decided_as_one() -> None:
@@ -163,16 +165,19 @@ def test_a_journal_of_memory_is_decided_as_one() -> None:
 
 
 def test_memory_that_is_set_to_the_same_again_brings_an_approval_back() -> None:
-    _, asked = played(waiting.memory_set_to_the_same())
-    assert [verdicts(one) for one in asked if one.node == "ask"] == [
+    _, requests = played(waiting.memory_set_to_the_same())
+    assert [verdicts(request) for request in requests if request.node == "ask"] == [
         [None, None],
         [None, None],
     ]
 
 
 def test_what_is_shown_stays_as_it_was_when_the_request_was_opened() -> None:
-    _, asked = played(waiting.title_of_the_moment())
-    assert [one.title for one in asked if one.node == "ask"] == ["At 0", "At 0"]
+    _, requests = played(waiting.title_of_the_moment())
+    assert [request.title for request in requests if request.node == "ask"] == [
+        "At 0",
+        "At 0",
+    ]
 
 
 def test_an_answer_of_none_leaves_a_write_open() -> None:
@@ -182,7 +187,7 @@ def test_an_answer_of_none_leaves_a_write_open() -> None:
         {},
         decisions=lambda request: {0: None} if request.node == "pay" else None,
     )
-    assert [verdicts(one) for one in result.gates] == [[None, None], [None]]
+    assert [verdicts(gate) for gate in result.gates] == [[None, None], [None]]
 
 
 def test_what_a_node_exits_with_is_an_error_of_it() -> None:
@@ -217,10 +222,10 @@ def test_a_policy_is_asked_about_what_a_person_edited_and_a_veto_kept_open() -> 
     graph = waiting.graph()
     waiting.human(graph, "a", {"note": "first"}, auto=is_edited, veto=Vetoes())
     graph.edge(START, "a")
-    result, asked = played((graph, waiting.answers(a=[{0: ("edit", "edited")}])))
+    result, requests = played((graph, waiting.answers(a=[{0: ("edit", "edited")}])))
     assert result.status == "completed"
     assert result.state.note == "edited"
-    assert len(asked) == 1
+    assert len(requests) == 1
 
 
 def test_a_policy_is_asked_about_each_revision_once() -> None:

@@ -26,13 +26,13 @@ FOREIGN = {
 
 @pytest.mark.parametrize("path", sorted(HOME.glob("*.py")), ids=lambda path: path.name)
 def test_no_module_imports_what_could_make_it_impure(path: Path) -> None:
-    found = set()
+    collected = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
+            collected |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module.split(".")[0])
-    assert found & FOREIGN == set()
+            collected.add(node.module.split(".")[0])
+    assert collected & FOREIGN == set()
 
 
 def test_importing_the_engine_loads_no_framework() -> None:

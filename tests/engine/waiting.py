@@ -57,22 +57,22 @@ def answers(**of: list[Any]) -> Decide:
 
 
 def node(
-    made: Graph, name: str, writes: Any, *, to: str | None = END, **options: Any
+    flow: Graph, name: str, writes: Any, *, to: str | None = END, **options: Any
 ) -> None:
     """A node that returns these writes, with an edge."""
-    made.node(name, **options)(
+    flow.node(name, **options)(
         writes if callable(writes) else lambda state, ctx: writes
     )
     if to is not None:
-        made.edge(name, to)
+        flow.edge(name, to)
 
 
 def human(
-    made: Graph, name: str, proposal: Any, *, to: str | None = END, **gate: Any
+    flow: Graph, name: str, proposal: Any, *, to: str | None = END, **gate: Any
 ) -> None:
     """A node whose writes wait for people."""
     node(
-        made,
+        flow,
         name,
         proposal,
         to=to,
@@ -83,134 +83,134 @@ def human(
 
 def rejected_and_then_approved() -> Example:
     """A write is rejected; at the next pause its request is answered with a yes to all."""
-    made = graph()
-    human(made, "pay", {"note": "paid", "letter": "Dear"})
-    human(made, "beside", {"log": ["beside"]}, to="after")
-    human(made, "after", {"log": ["after"]})
-    made.edge(START, "pay")
-    made.edge(START, "beside")
+    flow = graph()
+    human(flow, "pay", {"note": "paid", "letter": "Dear"})
+    human(flow, "beside", {"log": ["beside"]}, to="after")
+    human(flow, "after", {"log": ["after"]})
+    flow.edge(START, "pay")
+    flow.edge(START, "beside")
     yes = {0: "approve", 1: "approve"}
-    return made, answers(
+    return flow, answers(
         pay=[{0: "reject"}, yes], beside=[{0: "approve"}], after=[None]
     )
 
 
 def moved_and_moved_back() -> Example:
     """A branch sets the channel that an approval looked at, and sets it back."""
-    made = graph()
-    human(made, "pay", [Write("note", "paid"), Write("log", ["paid"])])
-    human(made, "beside", {"log": ["beside"]}, to="there")
-    node(made, "there", {"note": "moved"}, to="back")
-    node(made, "back", {"note": ""}, to="last")
-    human(made, "last", {"log": ["last"]})
-    made.edge(START, "pay")
-    made.edge(START, "beside")
-    return made, answers(pay=[{0: "approve"}, {1: "approve"}], beside=[{0: "approve"}])
+    flow = graph()
+    human(flow, "pay", [Write("note", "paid"), Write("log", ["paid"])])
+    human(flow, "beside", {"log": ["beside"]}, to="there")
+    node(flow, "there", {"note": "moved"}, to="back")
+    node(flow, "back", {"note": ""}, to="last")
+    human(flow, "last", {"log": ["last"]})
+    flow.edge(START, "pay")
+    flow.edge(START, "beside")
+    return flow, answers(pay=[{0: "approve"}, {1: "approve"}], beside=[{0: "approve"}])
 
 
 def came_back_in_part() -> Example:
     """Of two approved writes an earlier settlement moves the base of one."""
-    made = graph()
-    human(made, "first", {"note": "first"})
-    human(made, "second", [Write("note", "second"), Write("latest", "kept")])
+    flow = graph()
+    human(flow, "first", {"note": "first"})
+    human(flow, "second", [Write("note", "second"), Write("latest", "kept")])
     for name in ("first", "second"):
-        made.edge(START, name)
-    return made, answers(
+        flow.edge(START, name)
+    return flow, answers(
         first=[{0: "approve"}], second=[{0: "approve", 1: "approve"}, {0: "approve"}]
     )
 
 
 def came_back_after_an_edit() -> Example:
     """An edited write comes back: what waits is the edited value."""
-    made = graph()
-    human(made, "first", {"note": "first"})
-    human(made, "second", {"note": "second"}, title="Note {proposal.note}")
+    flow = graph()
+    human(flow, "first", {"note": "first"})
+    human(flow, "second", {"note": "second"}, title="Note {proposal.note}")
     for name in ("first", "second"):
-        made.edge(START, name)
-    return made, answers(first=[{0: "approve"}], second=[{0: ("edit", "edited")}, None])
+        flow.edge(START, name)
+    return flow, answers(first=[{0: "approve"}], second=[{0: ("edit", "edited")}, None])
 
 
 def edited_beside_an_approval() -> Example:
     """An edit changes the title beside a write that was approved before: that one comes
     back, a rejected one stays.
     """
-    made = graph()
+    flow = graph()
     writes = [
         Write("note", "one"),
         Write("letter", "Dear"),
         Write("log", ["x"]),
         Write("log", ["y"]),
     ]
-    human(made, "ask", writes, title="Note {proposal.note}")
-    _settled_in_turn(made)
-    made.edge(START, "ask")
+    human(flow, "ask", writes, title="Note {proposal.note}")
+    _settled_in_turn(flow)
+    flow.edge(START, "ask")
     first = {1: "approve", 2: "reject"}
-    return made, answers(
+    return flow, answers(
         ask=[first, {0: ("edit", "two"), 3: "approve"}, {1: "approve"}], **IN_TURN
     )
 
 
 def edited_to_the_same_title() -> Example:
     """An edit that changes no text leaves the approval beside it."""
-    made = graph()
+    flow = graph()
     human(
-        made,
+        flow,
         "ask",
         [Write("note", "one"), Write("letter", "Dear")],
         title="Letter {proposal.letter}",
     )
-    _settled_in_turn(made)
-    made.edge(START, "ask")
-    return made, answers(ask=[{1: "approve"}, {0: ("edit", "two")}], **IN_TURN)
+    _settled_in_turn(flow)
+    flow.edge(START, "ask")
+    return flow, answers(ask=[{1: "approve"}, {0: ("edit", "two")}], **IN_TURN)
 
 
 IN_TURN: dict[str, Any] = {"first": [{0: "approve"}], "second": [None, {0: "approve"}]}
 
 
-def _settled_in_turn(made: Graph) -> None:
+def _settled_in_turn(flow: Graph) -> None:
     """Two gates of which one is settled at each pause, so that whoever waits beside
     them is asked again.
     """
     for name in IN_TURN:
-        human(made, name, {"log": [name]})
-        made.edge(START, name)
+        human(flow, name, {"log": [name]})
+        flow.edge(START, name)
 
 
 def shown_value_set_back_within_one_settlement() -> Example:
     """Three gates settle at once: the second is shown what the first moves and the
     third moves back.
     """
-    made = graph()
-    human(made, "up", {"total": 1})
-    human(made, "looks", {"log": ["looked"]}, shows=["total"])
-    human(made, "down", {"total": -1})
+    flow = graph()
+    human(flow, "up", {"total": 1})
+    human(flow, "looks", {"log": ["looked"]}, shows=["total"])
+    human(flow, "down", {"total": -1})
     for name in ("up", "looks", "down"):
-        made.edge(START, name)
-    return made, answers(
+        flow.edge(START, name)
+    return flow, answers(
         up=[{0: "approve"}], looks=[{0: "approve"}], down=[{0: "approve"}]
     )
 
 
 def nothing_proposed_with_an_error_edge() -> Example:
-    made = graph()
-    human(made, "ask", None, to="on")
-    node(made, "on", {"log": ["on"]})
+    flow = graph()
+    human(flow, "ask", None, to="on")
+    node(flow, "on", {"log": ["on"]})
     node(
-        made,
+        flow,
         "mend",
         lambda state, ctx: {"log": [f"{ctx.error.type} {ctx.error.attempt}"]},
     )
-    made.edge(START, "ask")
-    made.edge("ask", "mend", when="error")
-    return made, answers()
+    flow.edge(START, "ask")
+    flow.edge("ask", "mend", when="error")
+    return flow, answers()
 
 
 def nothing_proposed_at_first() -> Example:
     """A gated node that proposes something in its second attempt only."""
-    made = graph()
+    flow = graph()
     retried = Gate(reviewers=ANN)
     node(
-        made,
+        flow,
         "ask",
         lambda state, ctx: (
             {"log": [f"attempt {ctx.attempt}"]} if ctx.attempt > 1 else []
@@ -219,8 +219,8 @@ def nothing_proposed_at_first() -> Example:
         gate=retried,
         retry=Retry(attempts=2, backoff=0),
     )
-    made.edge(START, "ask")
-    return made, answers(ask=[{0: "approve"}])
+    flow.edge(START, "ask")
+    return flow, answers(ask=[{0: "approve"}])
 
 
 def breaks(state: Any, ctx: Any) -> None:
@@ -231,16 +231,16 @@ def failed_beside_a_gate(effect: str = "pure") -> Example:
     """A task fails in the superstep in which another one asks, while an earlier request
     is decided in part.
     """
-    made = graph()
-    human(made, "early", [Write("log", ["one"]), Write("log", ["two"])])
-    human(made, "go", {"log": ["go"]}, to=None)
-    human(made, "ask", {"note": "asked"}, title="After {latest}{log}")
-    node(made, "fails", breaks, effect=effect)
+    flow = graph()
+    human(flow, "early", [Write("log", ["one"]), Write("log", ["two"])])
+    human(flow, "go", {"log": ["go"]}, to=None)
+    human(flow, "ask", {"note": "asked"}, title="After {latest}{log}")
+    node(flow, "fails", breaks, effect=effect)
     for name in ("ask", "fails"):
-        made.edge("go", name)
+        flow.edge("go", name)
     for name in ("early", "go"):
-        made.edge(START, name)
-    return made, answers(early=[{1: "approve"}], go=[{0: "approve"}])
+        flow.edge(START, name)
+    return flow, answers(early=[{1: "approve"}], go=[{0: "approve"}])
 
 
 def unknown_beside_a_gate() -> Example:
@@ -249,78 +249,78 @@ def unknown_beside_a_gate() -> Example:
 
 def conflict_beside_a_gate() -> Example:
     """All tasks end well, but their writes cannot be reduced."""
-    made = graph()
-    human(made, "ask", {"note": "asked"})
+    flow = graph()
+    human(flow, "ask", {"note": "asked"})
     for name in ("one", "two"):
-        node(made, name, {"letter": name})
+        node(flow, name, {"letter": name})
     for name in ("ask", "one", "two"):
-        made.edge(START, name)
-    return made, answers()
+        flow.edge(START, name)
+    return flow, answers()
 
 
 def router_that_fails_behind_a_gate() -> Example:
-    made = graph()
-    human(made, "ask", {"note": "asked"}, to=None)
-    human(made, "beside", {"log": ["beside"]})
-    made.branch("ask", lambda state: "nowhere", {"on": END})
+    flow = graph()
+    human(flow, "ask", {"note": "asked"}, to=None)
+    human(flow, "beside", {"log": ["beside"]})
+    flow.branch("ask", lambda state: "nowhere", {"on": END})
     for name in ("ask", "beside"):
-        made.edge(START, name)
-    return made, answers(ask=[{0: "approve"}])
+        flow.edge(START, name)
+    return flow, answers(ask=[{0: "approve"}])
 
 
 def reviewers_that_name_nobody() -> Example:
-    made = graph()
-    human(made, "early", {"log": ["early"]})
-    human(made, "go", {"log": ["go"]}, to=None)
-    human(made, "ask", {"note": "asked"}, reviewers=lambda state: [])
-    human(made, "beside", {"note": "beside"})
+    flow = graph()
+    human(flow, "early", {"log": ["early"]})
+    human(flow, "go", {"log": ["go"]}, to=None)
+    human(flow, "ask", {"note": "asked"}, reviewers=lambda state: [])
+    human(flow, "beside", {"note": "beside"})
     for name in ("ask", "beside"):
-        made.edge("go", name)
+        flow.edge("go", name)
     for name in ("early", "go"):
-        made.edge(START, name)
-    return made, answers(go=[{0: "approve"}])
+        flow.edge(START, name)
+    return flow, answers(go=[{0: "approve"}])
 
 
 def journal_decided_as_one() -> Example:
     """What a journal of memory wants to remember is decided as a whole."""
-    made = graph(memory="journaled")
+    flow = graph(memory="journaled")
 
     def remember(state: Any, ctx: Any) -> dict[str, Any]:
         ctx.memory.put("a", 1, "played")
         ctx.memory.put("b", 2, "played")
         return {"log": ["seen"]}
 
-    human(made, "ask", remember)
-    made.edge(START, "ask")
-    return made, answers(ask=[{0: "approve", 2: "reject"}])
+    human(flow, "ask", remember)
+    flow.edge(START, "ask")
+    return flow, answers(ask=[{0: "approve", 2: "reject"}])
 
 
 def memory_set_to_the_same() -> Example:
     """A branch remembers again what is there: the version moved, so the approval comes
     back.
     """
-    made = graph()
+    flow = graph()
 
     def remember(state: Any, ctx: Any) -> dict[str, Any]:
         ctx.memory.put("a", "same", "played")
         return {"log": [ctx.node]}
 
-    node(made, "begin", remember, to=None)
-    human(made, "ask", remember)
-    human(made, "go", {"log": ["go"]}, to="again")
-    node(made, "again", remember, to="last")
-    human(made, "last", {"log": ["last"]})
-    made.edge(START, "begin")
+    node(flow, "begin", remember, to=None)
+    human(flow, "ask", remember)
+    human(flow, "go", {"log": ["go"]}, to="again")
+    node(flow, "again", remember, to="last")
+    human(flow, "last", {"log": ["last"]})
+    flow.edge(START, "begin")
     for name in ("ask", "go"):
-        made.edge("begin", name)
-    return made, answers(ask=[{1: "approve"}, {0: "approve"}], go=[{0: "approve"}])
+        flow.edge("begin", name)
+    return flow, answers(ask=[{1: "approve"}, {0: "approve"}], go=[{0: "approve"}])
 
 
 def forgotten_twice() -> Example:
     """Two gates wish to forget one key: the second comes back, and then forgets
     nothing.
     """
-    made = graph()
+    flow = graph()
 
     def forget(state: Any, ctx: Any) -> None:
         ctx.memory.delete("a", "played")
@@ -328,43 +328,43 @@ def forgotten_twice() -> Example:
     def remember(state: Any, ctx: Any) -> None:
         ctx.memory.put("a", "there", "played")
 
-    node(made, "begin", remember, to=None)
+    node(flow, "begin", remember, to=None)
     for name in ("one", "two"):
-        human(made, name, forget)
-        made.edge("begin", name)
-    made.edge(START, "begin")
+        human(flow, name, forget)
+        flow.edge("begin", name)
+    flow.edge(START, "begin")
     yes = {0: "approve"}
-    return made, answers(one=[yes], two=[yes, yes])
+    return flow, answers(one=[yes], two=[yes, yes])
 
 
 def title_of_the_moment() -> Example:
     """A title, a fact and a label stay as they were when the request was opened."""
-    made = graph()
+    flow = graph()
     shown = {"log": Show(label="A line")}
     human(
-        made,
+        flow,
         "ask",
         [Write("log", ["x"]), Write("note", "y", "As said")],
         title="At {total}",
         writes=shown,
     )
-    human(made, "go", {"log": ["go"]}, to="moves")
-    node(made, "moves", {"total": 5, "log": ["moved"]}, to="last")
-    human(made, "last", {"log": ["last"]})
+    human(flow, "go", {"log": ["go"]}, to="moves")
+    node(flow, "moves", {"total": 5, "log": ["moved"]}, to="last")
+    human(flow, "last", {"log": ["last"]})
     for name in ("ask", "go"):
-        made.edge(START, name)
-    return made, answers(ask=[{0: "approve"}], go=[{0: "approve"}])
+        flow.edge(START, name)
+    return flow, answers(ask=[{0: "approve"}], go=[{0: "approve"}])
 
 
 def partly_answered_with_nothing_new() -> Example:
     """An answer about settled writes alone decides nothing, and the run stays paused."""
-    made = graph()
-    human(made, "ask", [Write("log", ["x"]), Write("note", "y")])
-    human(made, "go", {"log": ["go"]}, to="more")
-    human(made, "more", {"log": ["more"]})
+    flow = graph()
+    human(flow, "ask", [Write("log", ["x"]), Write("note", "y")])
+    human(flow, "go", {"log": ["go"]}, to="more")
+    human(flow, "more", {"log": ["more"]})
     for name in ("ask", "go"):
-        made.edge(START, name)
-    return made, answers(
+        flow.edge(START, name)
+    return flow, answers(
         ask=[{0: "approve"}, {0: ("edit", ["z"])}], go=[{0: "approve"}]
     )
 

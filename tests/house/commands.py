@@ -23,7 +23,7 @@ def run(
     """Run it with nothing in the environment but PATH, HOME and `environment`; its
     input and output are text.
     """
-    kept = {
+    variables = {
         name: os.environ[name]
         for name in ("PATH", "HOME", "LANG")
         if name in os.environ
@@ -32,7 +32,7 @@ def run(
         [str(word) for word in command],
         cwd=cwd,
         input=input,
-        env={**kept, **{name: str(value) for name, value in environment.items()}},
+        env={**variables, **{name: str(value) for name, value in environment.items()}},
         capture_output=True,
         text=True,
         timeout=300,

@@ -53,12 +53,12 @@ def _variables(documented: Script, folder: Path, database: str) -> dict[str, str
         "DATABASE_URL": database,
     }
     assert set(ours) <= set(documented.exports)
-    kept = {
+    variables = {
         name: os.environ[name]
         for name in ("PATH", "HOME", "LANG")
         if name in os.environ
     }
-    return {**kept, **documented.exports, **ours}
+    return {**variables, **documented.exports, **ours}
 
 
 @pytest.mark.parametrize("installed", [_from_the_clone, _from_the_wheel])

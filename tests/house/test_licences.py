@@ -26,8 +26,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 def entries() -> dict[str, str]:
     """Each name that begins an entry of NOTICE, and the entry."""
-    found = re.findall(r"^(\S.*)\n((?: {4}.*\n?)+)", NOTICE, re.MULTILINE)
-    return {name.strip(): text for names, text in found for name in names.split(",")}
+    matches = re.findall(r"^(\S.*)\n((?: {4}.*\n?)+)", NOTICE, re.MULTILINE)
+    return {name.strip(): text for names, text in matches for name in names.split(",")}
 
 
 def foreign_files() -> set[str]:

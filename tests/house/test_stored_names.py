@@ -188,7 +188,7 @@ def test_every_code_of_a_refusal_is_still_given() -> None:
         for one in vars(errors).values()
         if isinstance(one, type) and hasattr(one, "code_of_class")
     ]
-    assert stored_names.CODES - {one.code_of_class for one in classes} == set()
+    assert stored_names.CODES - {kind.code_of_class for kind in classes} == set()
 
 
 def test_every_setting_is_still_read() -> None:

@@ -225,11 +225,11 @@ def test_the_walk_has_ten_files_and_five() -> None:
 def test_a_superstep_passes_through_the_ten_files_in_this_order(
     cluster: SharedState,
 ) -> None:
-    made = graph("walked")
-    made.node("first")(lambda state, ctx: {"notes": ["first"]})
-    made.edge(START, "first")
-    made.edge("first", END)
-    name = registered(made).name
+    flow = graph("walked")
+    flow.node("first")(lambda state, ctx: {"notes": ["first"]})
+    flow.edge(START, "first")
+    flow.edge("first", END)
+    name = registered(flow).name
     # The first one loads what the others find.
     advanced_by_a_worker(cluster, name)
     walk = advanced_by_a_worker(cluster, name)
@@ -406,15 +406,15 @@ def test_a_slice_in_which_a_policy_signs_enters_few_functions(
 def test_a_signature_of_two_writes_and_a_pure_slice_send_few_statements(
     people: People,
 ) -> None:
-    made = graph("two_writes_and_on")
-    made.node("ask", effect="human", gate=Gate(reviewers=["group:claims"]))(
+    flow = graph("two_writes_and_on")
+    flow.node("ask", effect="human", gate=Gate(reviewers=["group:claims"]))(
         lambda state, ctx: [Write("letter", "a"), Write("total", 3)]
     )
-    made.node("go_on")(lambda state, ctx: {"notes": ["signed"]})
-    made.edge(START, "ask")
-    made.edge("ask", "go_on")
-    made.edge("go_on", END)
-    name = registered(made).name
+    flow.node("go_on")(lambda state, ctx: {"notes": ["signed"]})
+    flow.edge(START, "ask")
+    flow.edge("ask", "go_on")
+    flow.edge("go_on", END)
+    name = registered(flow).name
     by = run_actions.reviewer(people.reviewer)
 
     # The first one compiles the texts of queries, which are kept.
@@ -435,34 +435,34 @@ def test_a_signature_of_two_writes_and_a_pure_slice_send_few_statements(
 
 def ticking(name: str) -> Graph:
     """A graph with a branch of six supersteps that writes a channel in each."""
-    made = graph(name)
-    made.node("tick")(lambda state, ctx: {"total": state.total + 1})
-    made.edge(START, "tick")
-    made.branch("tick", lambda state: state.total < 6, {True: "tick", False: END})
-    return made
+    flow = graph(name)
+    flow.node("tick")(lambda state, ctx: {"total": state.total + 1})
+    flow.edge(START, "tick")
+    flow.branch("tick", lambda state: state.total < 6, {True: "tick", False: END})
+    return flow
 
 
 def ticking_beside(name: str, *, writes: int, requests: int) -> Graph:
     """Beside the branch so many requests wait, each with so many writes."""
-    made = ticking(name)
+    flow = ticking(name)
 
-    @made.node(sends=["ask"])
+    @flow.node(sends=["ask"])
     def spread(state: Any, ctx: Any) -> list[Send]:
         return [Send("ask", {"number": number}) for number in range(requests)]
 
-    @made.node(approve="writes", gate=Gate(reviewers=["group:claims"]))
+    @flow.node(approve="writes", gate=Gate(reviewers=["group:claims"]))
     def ask(state: Any, ctx: Any) -> list[Write]:
         return [Write("letter", str(number)) for number in range(writes)]
 
-    made.edge(START, "spread")
-    made.edge("spread", END)
-    made.edge("ask", END)
-    return made
+    flow.edge(START, "spread")
+    flow.edge("spread", END)
+    flow.edge("ask", END)
+    return flow
 
 
-def counts_of_supersteps(made: Graph) -> SuperstepCounts:
+def counts_of_supersteps(flow: Graph) -> SuperstepCounts:
     """The functions that the supersteps of a slice enter."""
-    name = registered(made).name
+    name = registered(flow).name
     counts = SuperstepCounts()
     # The first run loads what the second finds.
     for profile in (None, counts.note):
@@ -477,9 +477,9 @@ def counts_of_supersteps(made: Graph) -> SuperstepCounts:
     return counts
 
 
-def functions_of_a_superstep(made: Graph) -> int:
+def functions_of_a_superstep(flow: Graph) -> int:
     """The functions of this project that the fifth superstep of a slice enters."""
-    return counts_of_supersteps(made).functions[4]
+    return counts_of_supersteps(flow).functions[4]
 
 
 def test_a_superstep_of_a_pure_node_enters_few_functions(

@@ -49,13 +49,13 @@ def make_people(admin: Visitor) -> None:
 def start(olive: Visitor, key: str) -> None:
     """Olive logs in and starts the tutorial's run from the form of its graph."""
     olive.log_in("olive", PASSWORD)
-    given = {
+    fields = {
         "i.employee": "Kim Lund",
         "i.amount": "120.50",
         "i.reason": "train to Lyon",
         "key": key,
     }
-    begun = olive.send("/graphs/expense/start/", **given)
+    begun = olive.send("/graphs/expense/start/", **fields)
     assert begun.status == 200, begun.text[:2000]
     assert begun.path.startswith("/runs/") is True, begun.text[:2000]
 
@@ -99,8 +99,8 @@ def _words(text: str) -> str:
 
 def files_of(who: Visitor, page: Answer) -> dict[str, Answer]:
     """Everything that a page has the browser load, by its address."""
-    found = re.findall(r'<(?:link|script)[^>]* (?:href|src)="([^"]+)"', page.text)
-    return {path: who.get(path) for path in found}
+    matches = re.findall(r'<(?:link|script)[^>]* (?:href|src)="([^"]+)"', page.text)
+    return {path: who.get(path) for path in matches}
 
 
 def write_graphs(folder: Path) -> None:

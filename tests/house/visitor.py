@@ -38,16 +38,16 @@ class Visitor:
         """The page, wherever it has moved to."""
         return self._call("GET", path, None)
 
-    def send(self, path: str, **given: str) -> Answer:
+    def send(self, path: str, **options: str) -> Answer:
         """Open a page, fill in the form that asks for these fields, send it, and see
         what comes back.
         """
         page = self.get(path)
         assert page.status == 200, (path, page.status, page.text[:2000])
-        (form,) = [form for form in Forms.of(page.text) if set(given) <= form.names]
+        (form,) = [form for form in Forms.of(page.text) if set(options) <= form.names]
         values = {
             **form.values,
-            **{name: [form.chosen(name, value)] for name, value in given.items()},
+            **{name: [form.chosen(name, value)] for name, value in options.items()},
         }
         return self._call(
             "POST", urljoin(page.path, form.action), urlencode(values, doseq=True)

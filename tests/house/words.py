@@ -15,8 +15,8 @@ def blocks(page: str, kind: str = "") -> list[str]:
     the unmarked ones.
     """
     text = (ROOT / "docs" / page).read_text()
-    found = re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    return [block for name, block in found if name == kind]
+    matches = re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return [block for name, block in matches if name == kind]
 
 
 @dataclass(frozen=True)

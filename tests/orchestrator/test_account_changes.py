@@ -60,14 +60,14 @@ def test_permissions_of_people_and_groups_are_noted(people: People) -> None:
     Group.objects.get(name="operator").permissions.clear()
     Group.objects.get(name="operator").delete()
     named = ["perm:approvals.view_audit"]
-    found = lines()
-    assert found[:2] == [
+    audit_lines = lines()
+    assert audit_lines[:2] == [
         ("rights_changed", {"subject": "user:nobody", "added": named}),
         ("rights_changed", {"subject": "group:operator", "added": named}),
     ]
-    assert found[2][0] == "rights_changed"
-    assert "perm:approvals.view_audit" in found[2][1]["removed"]
-    assert ("group_deleted", {"subject": "group:operator"}) in found
+    assert audit_lines[2][0] == "rights_changed"
+    assert "perm:approvals.view_audit" in audit_lines[2][1]["removed"]
+    assert ("group_deleted", {"subject": "group:operator"}) in audit_lines
 
 
 def test_an_account_that_may_more_or_less_or_has_another_password_is_noted(

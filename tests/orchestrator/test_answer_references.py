@@ -85,13 +85,13 @@ def test_an_erasure_opens_no_answer_and_costs_nothing_because_of_those_about_oth
         )
         if more:
             IdempotencyRecord.objects.filter(
-                key__in=[one.key for one in runs[2:]]
+                key__in=[run.key for run in runs[2:]]
             ).delete()
     assert len(sent[0]) == len(sent[1])
     assert not [
         sql
-        for one in sent
-        for sql in one
+        for query in sent
+        for sql in query
         if sql.startswith("SELECT") and '"answer"' in sql.split(" FROM ")[0]
     ]
 

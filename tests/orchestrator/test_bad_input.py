@@ -77,12 +77,12 @@ def small_values(configure: Any) -> None:
 
 
 def _graph(node: Callable[[Any, Any], Any], **settings: Any) -> Graph:
-    made = Graph("free", input=Given, state=Free)
-    made.node("only", **settings)(node)
-    made.edge(START, "only")
-    made.edge("only", END)
-    registry.replace(made)
-    return made
+    flow = Graph("free", input=Given, state=Free)
+    flow.node("only", **settings)(node)
+    flow.edge(START, "only")
+    flow.edge("only", END)
+    registry.replace(flow)
+    return flow
 
 
 def _said(error: dict[str, Any] | None, where: str) -> None:

@@ -54,9 +54,9 @@ def test_a_run_is_exported_verified_and_taken_in_again(
         json.loads(_call("verify_bundle", file, "--key", key, "--json"))["ok"] is True
     )
     forgotten(run)
-    told = json.loads(_call("import_run", file, "--json"))
-    assert told["id"] == str(run.id)
-    assert told["status"] == "completed"
+    document = json.loads(_call("import_run", file, "--json"))
+    assert document["id"] == str(run.id)
+    assert document["status"] == "completed"
 
 
 def test_a_bundle_is_verified_by_a_key_that_is_named_whatever_the_settings_hold(
@@ -150,9 +150,9 @@ def test_a_receipt_is_written_to_a_file(run: Run, tmp_path: Path) -> None:
     assert decision is not None
     _call("export_receipt", decision.id, tmp_path / "receipt.json")
     assert stat.S_IMODE((tmp_path / "receipt.json").stat().st_mode) == 0o600
-    told = opened(
+    document = opened(
         (tmp_path / "receipt.json").read_bytes(), PAYLOAD_TYPE, bundle.public_key()
     )
-    assert told["decision"]["id"] == str(decision.id)
+    assert document["decision"]["id"] == str(decision.id)
     with pytest.raises(CommandError, match="there is no decision"):
         _call("export_receipt", run.id, tmp_path / "no.json")

@@ -33,7 +33,7 @@ def test_behind_a_proxy_that_names_no_header_nobody_has_an_address() -> None:
 @override_settings(
     COUNTERSIGN={"CLIENT_ADDRESS_HEADER": "X-Forwarded-For"}, **BEHIND_PROXY
 )
-def test_of_the_named_header_the_entry_counts_that_the_proxy_wrote() -> None:
+def test_the_entry_that_the_proxy_wrote_into_the_named_header_counts() -> None:
     assert (
         address("10.0.0.1", **{"X-Forwarded-For": "1.2.3.4, 198.51.100.1"})
         == "198.51.100.1"
@@ -62,5 +62,5 @@ def test_where_the_header_tells_no_address_it_is_that_of_the_connection(
         ("[2001:db8:1:2::7]:443", "2001:db8:1:2::"),
     ],
 )
-def test_of_ipv6_it_is_the_network_that_counts(remote: str, found: str) -> None:
+def test_ipv6_addresses_count_by_network(remote: str, found: str) -> None:
     assert address(remote) == found

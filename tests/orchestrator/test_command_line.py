@@ -53,7 +53,7 @@ MANY = {"allow", "file", "fields", "files", "metadata", "paths", "scopes", "set"
 
 
 def test_the_list_of_commands_is_complete() -> None:
-    names = {one.name for one in pkgutil.iter_modules(commands.__path__)}
+    names = {module.name for module in pkgutil.iter_modules(commands.__path__)}
     assert names == {*ARGUMENTS} | OTHERS
     for name in ARGUMENTS:
         found = importlib.import_module(
@@ -73,7 +73,9 @@ def test_an_option_whose_value_counts_is_taken_once(name: str) -> None:
         for action in command.create_parser("manage.py", name)._actions
         if action.option_strings
     ]
-    for action in (one for one in options if one.nargs != 0 and one.dest not in MANY):
+    for action in (
+        option for option in options if option.nargs != 0 and option.dest not in MANY
+    ):
         value = {"key": "7" * 64, "since": "2026-01-01"}.get(action.dest, "1")
         said = f"{action.option_strings[-1]}={value}"
         with pytest.raises(CommandError, match="is given more than once"):

@@ -62,7 +62,7 @@ READS = {
 
 def with_by() -> list[str]:
     """The commands that take `--by`, as they are found."""
-    names = [one.name for one in pkgutil.iter_modules(commands.__path__)]
+    names = [module.name for module in pkgutil.iter_modules(commands.__path__)]
     made = {
         name: importlib.import_module(f"{commands.__name__}.{name}").Command()
         for name in names
@@ -136,7 +136,7 @@ def test_a_person_without_the_right_is_refused_and_only_an_audit_line_is_left(
             [("refused_right", watcher, {"right": right})] if right else []
         ), name
         assert contents() == before, name
-        assert [one.name for one in folder.iterdir()] == ["bundle"], name
+        assert [path.name for path in folder.iterdir()] == ["bundle"], name
 
 
 def test_who_holds_the_right_is_not_asked_for_another_one(

@@ -1,15 +1,12 @@
 """What people type: start a run, see how it stands, resume it, make a token."""
 
-import io
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 from django.test import override_settings
 from django.utils import timezone
 
@@ -20,6 +17,7 @@ from orchestrator.management import command_line
 from orchestrator.runs.unknown_outcomes import carried_keys
 from tests.support import api_graphs as graphs
 from tests.support.cast import People
+from tests.support.command_output import call, call_json
 from tests.support.rows import a_worker
 
 pytestmark = pytest.mark.django_db
@@ -30,17 +28,6 @@ def _graphs(tmp_path: Path) -> Iterator[None]:
     graphs.register()
     with override_settings(MEDIA_ROOT=tmp_path / "files"):
         yield
-
-
-def call(name: str, *args: str) -> str:
-    out = io.StringIO()
-    call_command(name, *args, stdout=out, stderr=io.StringIO())
-    return out.getvalue()
-
-
-def call_json(name: str, *args: str) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(call(name, *args, "--json"))
-    return answer
 
 
 def test_a_run_is_started_from_a_file_and_from_single_fields(
@@ -251,11 +238,11 @@ def test_a_token_is_printed_once_and_has_the_scopes_that_were_asked_for(
         "--name",
         "import",
     ).strip()
-    found = tokens.find_token(text)
-    assert found is not None
-    assert found.user == people.starter
-    assert found.scopes == ["start", "read"]
-    assert found.name == "import"
+    token = tokens.find_token(text)
+    assert token is not None
+    assert token.user == people.starter
+    assert token.scopes == ["start", "read"]
+    assert token.name == "import"
     assert call_json(
         "create_token", people.starter.username, "--scopes", "read,decide"
     )["token"].startswith("cst_")

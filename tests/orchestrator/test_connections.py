@@ -172,8 +172,8 @@ def as_postgresql(
     are then.
     """
 
-    def label(**given: Any) -> dict[str, Any]:
-        options.update(given)
+    def label(**arguments: Any) -> dict[str, Any]:
+        options.update(arguments)
         monkeypatch.setattr(type(connections["default"]), "vendor", "postgresql")
         label_connections("web")
         return options

@@ -106,9 +106,9 @@ takes JSON.
 
 @pytest.fixture
 def browser(people: People) -> Browser:
-    made = Browser()
-    made.force_login(User.objects.create_superuser("root"))
-    return made
+    client = Browser()
+    client.force_login(User.objects.create_superuser("root"))
+    return client
 
 
 def test_json_is_read_by_one_reader_alone() -> None:
@@ -226,14 +226,14 @@ def _fill(found: re.Match[str]) -> str:
 
 
 def _pages(resolver: URLResolver, before: str) -> list[str]:
-    found = []
+    collected = []
     for one in resolver.url_patterns:
         pattern = before + str(one.pattern)
         if isinstance(one, URLResolver) and not pattern.startswith(("admin/", "api/")):
-            found += _pages(one, pattern)
+            collected += _pages(one, pattern)
         elif isinstance(one, URLPattern):
-            found.append(pattern)
-    return found
+            collected.append(pattern)
+    return collected
 
 
 FORM = "application/x-www-form-urlencoded"

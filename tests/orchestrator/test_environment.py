@@ -78,11 +78,11 @@ def test_a_sqlite_url_names_a_file_absolute_or_from_the_project(database: Any) -
 
 
 def test_a_postgres_url_is_taken_apart_and_unquoted(database: Any) -> None:
-    found = database(
+    options = database(
         "postgresql://ann%40x:p%2Fw@db.example.org:6543/run%20s?sslmode=require"
     )
     assert {
-        name: found[name]
+        name: options[name]
         for name in ("USER", "PASSWORD", "HOST", "PORT", "NAME", "OPTIONS")
     } == {
         "USER": "ann@x",
@@ -110,10 +110,10 @@ def test_a_pool_is_named_by_its_size(
 
 
 def test_a_postgres_url_may_name_a_unix_socket(database: Any) -> None:
-    found = database("postgres://postgres@/countersign?host=/run/pg%20x")
-    assert found["HOST"] == "/run/pg x"
-    assert found["PORT"] == ""
-    assert found["OPTIONS"] == PREPARED
+    options = database("postgres://postgres@/countersign?host=/run/pg%20x")
+    assert options["HOST"] == "/run/pg x"
+    assert options["PORT"] == ""
+    assert options["OPTIONS"] == PREPARED
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_secret_key_is_made_where_the_file_system_has_no_links(
     assert (folder / "secret_key").stat().st_mode & 0o777 == 0o600
 
 
-def test_of_two_processes_that_make_the_secret_key_at_once_both_get_the_same(
+def test_two_processes_that_make_the_secret_key_at_once_get_the_same_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COUNTERSIGN_DEMO", "true")

@@ -472,7 +472,7 @@ def test_a_run_that_a_bulk_fork_made_is_refused_while_that_goes_on_and_nothing_i
     secret_claim.registered(encrypted=False)
     heads = [runs.start("secret_claim", {}, by=people.starter).head for _ in "ab"]
     job = bulk_fork.fork_many(
-        [one for one in heads if one], reason=marked("why"), by=people.steward
+        [head for head in heads if head], reason=marked("why"), by=people.steward
     )
     bulk = BulkFork.objects.get(id=job.id)
     row = bulk.results.order_by("id")[0]
@@ -497,8 +497,8 @@ def test_a_run_that_a_bulk_fork_made_is_refused_while_that_goes_on_and_nothing_i
 def test_an_erasure_takes_its_words_out_of_comments(
     run: Run, people: cast.People
 ) -> None:
-    asked = ApprovalRequest.objects.filter(run=run)[0]
-    row = reviews.comment(asked.id, "Marta has called.", by=people.steward)
+    request = ApprovalRequest.objects.filter(run=run)[0]
+    row = reviews.comment(request.id, "Marta has called.", by=people.steward)
     retention.erase(run.id, reason="asked", by=people.steward)
     there = RequestComment.objects.select_related("run").get(id=row.id)
     assert read_value(there, "text") == "[erased]"

@@ -125,10 +125,10 @@ def test_what_a_node_says_to_its_log_is_masked(form: str, lines: io.StringIO) ->
 def test_it_is_masked_in_a_project_that_configures_structlog_itself(
     form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said: list[Any] = []
+    messages: list[Any] = []
 
     def keep(logger: Any, method: str, event: Any) -> Any:
-        said.append(repr(event))
+        messages.append(repr(event))
         raise structlog.DropEvent
 
     before = structlog.get_config()
@@ -137,8 +137,8 @@ def test_it_is_masked_in_a_project_that_configures_structlog_itself(
         SAYS[form](masked_logger("countersign.node", run="CLM-1"))
     finally:
         structlog.configure(**before)
-    assert said
-    assert clear("".join(said)) == []
+    assert messages
+    assert clear("".join(messages)) == []
 
 
 @pytest.mark.parametrize(
@@ -182,15 +182,15 @@ def test_what_our_own_code_writes_to_the_log_is_masked(
 def test_the_log_of_a_running_node_is_masked_and_names_run_and_task(
     lines: io.StringIO,
 ) -> None:
-    made = graph("talker")
+    flow = graph("talker")
 
-    @made.node("talk")
+    @flow.node("talk")
     def talk(state: Any, ctx: Any) -> None:
         ctx.log.info("called", token=ctx.secrets["bank_token"])
 
-    made.edge(START, "talk")
-    made.edge("talk", END)
-    run = advanced(made)
+    flow.edge(START, "talk")
+    flow.edge("talk", END)
+    run = advanced(flow)
     (line,) = [line for line in lines.getvalue().splitlines() if "called" in line]
     assert clear(line) == []
     assert run.key in line

@@ -88,16 +88,16 @@ def every_statement_raises(make: Callable[[], Exception]) -> Iterator[None]:
 
 @pytest.fixture
 def browser(people: People) -> Browser:
-    made = Browser(raise_request_exception=False)
-    made.force_login(people.starter)
-    return made
+    client = Browser(raise_request_exception=False)
+    client.force_login(people.starter)
+    return client
 
 
 @pytest.fixture
 def caller(people: People) -> Client:
-    made = Client(people.starter)
-    made.http.raise_request_exception = False
-    return made
+    client = Client(people.starter)
+    client.http.raise_request_exception = False
+    return client
 
 
 def _is_problem(answer: Any) -> None:
@@ -235,11 +235,11 @@ def test_a_database_that_refuses_in_earnest_is_answered_503_and_nothing_is_chang
 
 
 def _one_node(**options: Any) -> None:
-    made = graph("one", **options)
-    made.node("only")(lambda state, ctx: None)
-    made.edge(START, "only")
-    made.edge("only", END)
-    registered(made)
+    flow = graph("one", **options)
+    flow.node("only")(lambda state, ctx: None)
+    flow.edge(START, "only")
+    flow.edge("only", END)
+    registered(flow)
 
 
 def test_a_place_of_payloads_that_is_full_or_away_is_answered_503(
@@ -255,7 +255,7 @@ def test_a_place_of_payloads_that_is_full_or_away_is_answered_503(
     _is_page(
         browser.post("/graphs/one/start/", {"mode": "json", "json": "{}", "key": "K"})
     )
-    assert [one.key for one in Run.objects.all()] == ["there"]
+    assert [run.key for run in Run.objects.all()] == ["there"]
     Full.away = True
     away = caller.get("checkpoints/there:initial/")
     assert away.status_code == 503

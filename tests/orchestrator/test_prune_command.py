@@ -31,10 +31,10 @@ def run() -> Run:
 
 def test_a_dry_run_counts_as_the_page_does_and_changes_nothing(run: Run) -> None:
     rule = policy("short", keep_last=2)
-    found: dict[str, Any] = json.loads(call("--dry-run", "--json"))
-    assert found == {"short": retention.dry_run(rule).json()}
-    assert found["short"]["count"] == 3
-    assert len(found["short"]["examples"]) == 3
+    document: dict[str, Any] = json.loads(call("--dry-run", "--json"))
+    assert document == {"short": retention.dry_run(rule).json()}
+    assert document["short"]["count"] == 3
+    assert len(document["short"]["examples"]) == 3
     text = call("--dry-run", "short")
     assert "short: 3 checkpoints would be removed" in text
     assert "1: the newest of its run" in text
@@ -43,10 +43,10 @@ def test_a_dry_run_counts_as_the_page_does_and_changes_nothing(run: Run) -> None
 
 def test_it_removes_what_it_counted(run: Run, people: cast.People) -> None:
     policy("short", keep_last=2)
-    found = json.loads(call("--json", "--by", people.steward.username))["short"]
-    assert found["count"] == 3
-    assert found["removed"]["rows"] == 3
-    assert found["bytes"] == found["removed"]["bytes"]
+    document = json.loads(call("--json", "--by", people.steward.username))["short"]
+    assert document["count"] == 3
+    assert document["removed"]["rows"] == 3
+    assert document["bytes"] == document["removed"]["bytes"]
     assert seqs(run) == [3, 4]
     assert faults() == []
 

@@ -21,11 +21,11 @@ def test_a_token_is_found_by_its_text_and_its_text_is_nowhere_kept(
     people: People,
 ) -> None:
     text = tokens.make_token(people.starter, name="nightly import")
-    found = tokens.find_token(text)
-    assert found is not None
-    assert found.user == people.starter
-    assert found.name == "nightly import"
-    assert found.scopes == list(tokens.USUAL_SCOPES)
+    token = tokens.find_token(text)
+    assert token is not None
+    assert token.user == people.starter
+    assert token.name == "nightly import"
+    assert token.scopes == list(tokens.USUAL_SCOPES)
     row = ApiToken.objects.values().get()
     assert all(text not in str(value) for value in row.values())
     assert len(text) - len(row["hint"]) > 30
@@ -99,7 +99,7 @@ def test_a_token_whose_row_was_changed_by_sql_is_refused_and_named(
         ]
         result = Verified()
         list(verify_runs(Wanted(), result, by=None))
-        assert [one["row"] for one in result.bad] == [
+        assert [fault["row"] for fault in result.bad] == [
             f"orchestrator_apitoken {row.digest}"
         ]
         ApiToken.objects.update(**{column: was})

@@ -2,7 +2,6 @@
 resumes with a patch, many.
 """
 
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,27 +9,17 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 
 from checkpoints.models import Job, Run, RunLine
 from orchestrator import runs
 from tests.support import api_graphs as graphs
 from tests.support import run_actions
 from tests.support.cast import People
+from tests.support.command_output import call, call_json
 from tests.support.paid_claims import paid
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def call(name: str, *args: str) -> str:
-    out = io.StringIO()
-    call_command(name, *args, stdout=out, stderr=io.StringIO())
-    return out.getvalue()
-
-
-def call_json(name: str, *args: str) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(call(name, *args, "--json"))
-    return answer
 
 
 @pytest.fixture

@@ -33,18 +33,18 @@ WITHOUT_THING = re.compile(r"^(admin/|demo/|api/v1/schema|api/v1/\^)")
 
 def addresses(resolver: URLResolver, before: str = "") -> list[str]:
     """All addresses that name a thing."""
-    found = []
+    collected = []
     for one in resolver.url_patterns:
         pattern = before + str(one.pattern)
         if isinstance(one, URLResolver):
-            found += addresses(one, pattern)
+            collected += addresses(one, pattern)
         elif (
             isinstance(one, URLPattern)
             and "<" in pattern
             and not WITHOUT_THING.match(pattern)
         ):
-            found.append(pattern)
-    return found
+            collected.append(pattern)
+    return collected
 
 
 def filled(pattern: str, things: dict[str, str]) -> str:

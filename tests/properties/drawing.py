@@ -143,13 +143,15 @@ def people(seed: int) -> Any:
             return True
         if run.status != Status.PAUSED:
             return False
-        asked = list(
+        requests = list(
             ApprovalRequest.objects.filter(run=run, status="open").order_by(
                 "node", "visit", "index"
             )
         )
-        dice = Random(f"{seed}/{[(one.task, one.ordinal) for one in asked]}")
-        chosen = dice.sample(asked, dice.randint(1, len(asked)))
+        dice = Random(
+            f"{seed}/{[(request.task, request.ordinal) for request in requests]}"
+        )
+        chosen = dice.sample(requests, dice.randint(1, len(requests)))
         for one in chosen:
             task = (one.node, one.visit, one.index)
             if one.deadline and reference.lets_pass(seed, task, one.ordinal + 1):

@@ -361,7 +361,7 @@ def edited(before: Source, name: str, seed: int) -> tuple[Source, list[str]]:
     """
     dice = Random(f"{seed}/edits")
     source = before
-    made = []
+    rows = []
     often = dice.random()
     chosen = (
         [bypass]
@@ -378,5 +378,5 @@ def edited(before: Source, name: str, seed: int) -> tuple[Source, list[str]]:
         except InvalidGraph:
             continue
         source = tried
-        made.append(edit.__name__)
-    return source, made
+        rows.append(edit.__name__)
+    return source, rows

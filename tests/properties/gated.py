@@ -235,15 +235,15 @@ def decider(seed: int) -> Any:
     """Who answers some requests at each pause, and of these some writes, settled ones
     too.
     """
-    asked: dict[Any, int] = {}
+    calls: dict[Any, int] = {}
 
     def decide(request: Any) -> Any:
-        asked[request.task] = asked.get(request.task, 0) + 1
-        dice = Random(f"{seed}/decides/{request.task}/{asked[request.task]}")
+        calls[request.task] = calls.get(request.task, 0) + 1
+        dice = Random(f"{seed}/decides/{request.task}/{calls[request.task]}")
         if dice.random() < 0.15:
             return None
         # What a veto keeps open is rejected in the end.
-        if asked[request.task] > MOST_ASKED:
+        if calls[request.task] > MOST_ASKED:
             return dict.fromkeys(range(len(request.writes)), "reject")
         positions = [write.position for write in request.writes if dice.random() < 0.8]
         dice.shuffle(positions)

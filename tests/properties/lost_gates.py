@@ -114,23 +114,23 @@ class Gated:
         rows = Checkpoint.objects.filter(
             run=self.run.id, seq__gt=self.seq, source__in=("superstep", "failure")
         )
-        found: list[str] = []
+        collected: list[str] = []
         signed = self._signed()
         for row in rows.defer("change", "snapshot").order_by("seq"):
             ever, since = self._said(row.event_seq, signed)
             for node in {entry["node"] for entry in row.nodes}:
-                found += self._unsigned(node, ever, since)
+                collected += self._unsigned(node, ever, since)
             done = [
-                one
-                for one in row.nodes
-                if one["node"] in self.gates and one["outcome"] == "done"
+                node
+                for node in row.nodes
+                if node["node"] in self.gates and node["outcome"] == "done"
             ]
-            found += [
+            collected += [
                 f"{one['node']} came through without its gate"
                 for one in done
                 if not self._was_asked(one)
             ]
-        return found
+        return collected
 
     def _was_asked(self, entry: dict[str, Any]) -> bool:
         task = f"{entry['node']}:{entry['visit']}:"
@@ -143,12 +143,14 @@ class Gated:
             yield f"{node} began, and no way that leads there was signed: {ever}"
         here = (self.places, self.waiting)
         known = self.before | dict.fromkeys(self.open, FULL_CONSENT)
-        said = {gate: max(since[gate], known.get(gate, NOTHING)) for gate in self.gates}
+        statement = {
+            gate: max(since[gate], known.get(gate, NOTHING)) for gate in self.gates
+        }
         # What was said at the gate of a call is about its own node.
-        if node in self.calls & self.waiting and said[node] == FULL_CONSENT:
+        if node in self.calls & self.waiting and statement[node] == FULL_CONSENT:
             return
-        if node in self._came(*here) - self._came(*here, said):
-            yield f"{node} began, and no way that lay ahead to it was signed: {said}"
+        if node in self._came(*here) - self._came(*here, statement):
+            yield f"{node} began, and no way that lay ahead to it was signed: {statement}"
 
     def _came(
         self,
@@ -160,9 +162,9 @@ class Gated:
         whatever would be said (None).
         """
         ways = [
-            one
-            for one in self.ways
-            if said is None or one[0] not in self.gates or one[2] <= said.get(one[0], 0)
+            way
+            for way in self.ways
+            if said is None or way[0] not in self.gates or way[2] <= said.get(way[0], 0)
         ]
         return _follow(ways, places, waiting)
 
@@ -181,10 +183,10 @@ class Gated:
         return ever, since
 
     def _signed(self) -> list[Said]:
-        asked = ApprovalRequest.objects.filter(
+        requests = ApprovalRequest.objects.filter(
             run=self.run.id, settled_seq__isnull=False
         )
-        rows = asked.values_list("settled_seq", "node", "outcome", "id")
+        rows = requests.values_list("settled_seq", "node", "outcome", "id")
         found = [
             (seq, node, SAID[outcome], id not in self.applied)
             for seq, node, outcome, id in rows

@@ -48,18 +48,18 @@ class Told:
 
 def as_played(graph: Graph, decide: Decide) -> Told:
     """As `play` tells it."""
-    asked: list[Request] = []
-    played = play(graph, {}, decisions=_noting(decide, asked))
+    requests: list[Request] = []
+    played = play(graph, {}, decisions=_noting(decide, requests))
     rounds = [
         (
-            one.source,
-            one.number,
-            _partitions(one.state),
-            one.pending_edges,
-            one.skipped,
-            one.waiting,
+            superstep.source,
+            superstep.number,
+            _partitions(superstep.state),
+            superstep.pending_edges,
+            superstep.skipped,
+            superstep.waiting,
         )
-        for one in played.supersteps
+        for superstep in played.supersteps
     ]
     error = played.error and (played.error.type, played.error.message)
     return Told(
@@ -69,7 +69,7 @@ def as_played(graph: Graph, decide: Decide) -> Told:
         rounds,
         _remembered(played),
         error,
-        asked,
+        requests,
     )
 
 
@@ -79,10 +79,10 @@ def as_run(graph: Graph, decide: Decide, by: User) -> Told:
     """
     MemoryTrace.objects.filter(namespace=NAMESPACE).delete()
     compiled = registry.replace(graph)
-    asked: list[Request] = []
+    requests: list[Request] = []
     run = runs.advance(runs.start(graph.name, {}).id)
     for _ in range(MOST_PAUSES):
-        if run.status != Status.PAUSED or not _sign(run, _noting(decide, asked), by):
+        if run.status != Status.PAUSED or not _sign(run, _noting(decide, requests), by):
             break
         run = runs.advance(run.id)
     error = stored_error(run)
@@ -93,7 +93,7 @@ def as_run(graph: Graph, decide: Decide, by: User) -> Told:
         list(_rounds(run, compiled)),
         _landed(run),
         error and (error.get("type"), error["message"]),
-        asked,
+        requests,
     )
 
 

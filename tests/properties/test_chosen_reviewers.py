@@ -58,28 +58,28 @@ def transfer() -> Graph:
     """begin -> ask (proposes an account) -> check (asks others, whether the state says
     so) -> pay (external)
     """
-    made = Graph("chosen", input=Order, state=Transfer)
-    made.node("begin")(lambda state, ctx: {"noted": "begun"})
+    flow = Graph("chosen", input=Order, state=Transfer)
+    flow.node("begin")(lambda state, ctx: {"noted": "begun"})
     first = Gate(reviewers=by_team, writes={"account": Show()}, shows=["payee"])
-    made.node("ask", effect="human", gate=first)(lambda state, ctx: {"account": "PT50"})
+    flow.node("ask", effect="human", gate=first)(lambda state, ctx: {"account": "PT50"})
     second = Gate(
         reviewers=by_counter, needs_approval=is_risky, writes={"noted": Show()}
     )
-    made.node("check", effect="human", gate=second)(
+    flow.node("check", effect="human", gate=second)(
         lambda state, ctx: {"noted": "checked"}
     )
 
     def pay(state: Transfer, ctx: Any) -> None:
         PAID.append(f"{state.account} to {state.payee}")
 
-    made.node("pay", effect="external", idempotent=True)(pay)
-    made.edge(START, "begin")
-    made.edge("begin", "ask")
-    made.edge("ask", "check", when=("approved", "partial"))
-    made.edge("check", "pay", when=("approved", "partial"))
-    made.edge("pay", END)
-    registry.replace(made)
-    return made
+    flow.node("pay", effect="external", idempotent=True)(pay)
+    flow.edge(START, "begin")
+    flow.edge("begin", "ask")
+    flow.edge("ask", "check", when=("approved", "partial"))
+    flow.edge("check", "pay", when=("approved", "partial"))
+    flow.edge("pay", END)
+    registry.replace(flow)
+    return flow
 
 
 PATCHES: list[dict[str, Any]] = [

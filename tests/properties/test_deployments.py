@@ -134,13 +134,13 @@ def _said(name: str) -> tuple[Counter[str], int]:
     """How many runs each verdict is of, and of how many values wait that a migration
     may misread.
     """
-    found = Counter[str]()
+    collected = Counter[str]()
     waiting = 0
     for group in forecast_runs():
         if group.graph == name:
-            found[group.judgement.verdict] += group.number
+            collected[group.judgement.verdict] += group.number
             waiting += group.waiting
-    return found, waiting
+    return collected, waiting
 
 
 def _failed_migrations(became: Counter[str], said: Counter[str], waiting: int) -> bool:
@@ -225,10 +225,10 @@ class _Lived:
         kept_results = (
             timeline.head_document(run.id)["open"].get("results", {}).values()
         )
-        asked = ApprovalRequest.objects.filter(
+        requests = ApprovalRequest.objects.filter(
             run=run, status__in=[RequestStatus.OPEN, RequestStatus.SETTLED]
         )
-        self.has_lines_waiting = asked.exists() or any(
+        self.has_lines_waiting = requests.exists() or any(
             one["output"] for one in kept_results
         )
 
@@ -275,12 +275,14 @@ class _Lived:
                 if "a value of version 1 waits to be written" in error["because"]
                 else "failed migration"
             )
-        breaking = [one for one in error["changes"] if one["weight"] == "breaking"]
+        breaking = [
+            change for change in error["changes"] if change["weight"] == "breaking"
+        ]
         assert breaking
         return NEEDS_MIGRATION if all(one["migratable"] for one in breaking) else STUCK
 
     def _adopted(self) -> str:
-        told = read_value(
+        facts = read_value(
             RunEvent.objects.get(run=self.run, type="version_changed"), "payload"
         )
         row = Checkpoint.objects.get(run=self.run, source="version")
@@ -295,17 +297,17 @@ class _Lived:
             for name, value in state["scratch"].items()
             if name not in self.state["scratch"]
         }
-        if told["migrations"]:
-            held = "log" in told["held"]
+        if facts["migrations"]:
+            held = "log" in facts["held"]
             log = self.state["scratch"]["log"]
-            changed = "log" in told["changed"] and not held
+            changed = "log" in facts["changed"] and not held
             assert state["scratch"]["log"] == (marked(log) if changed else log)
             return MIGRATED
         assert {name: state["scratch"][name] for name in kept} == self.state[
             "scratch"
         ], "nothing changed"
         assert new in ({}, {"more": "new"})
-        return WARNED if told["warnings"] else GOES_ON
+        return WARNED if facts["warnings"] else GOES_ON
 
     def ends(self, decide: Any, ann: User, old: Graph, new: Graph) -> None:
         """It comes to an end as a run does, on the new version or, where that cannot

@@ -133,9 +133,9 @@ def test_any_checkpoint_loads_byte_for_byte_as_the_history_recorded_without_a_st
     history = [step.state for step in play(graph, {}).supersteps]
     run = done(graph)
     for row, state in zip(rows_of(run)[1:], history, strict=True):
-        found = timeline.state_at(row.id)
+        loaded_state = timeline.state_at(row.id)
         for partition in ("scratch", "artifacts"):
-            assert canonical.encode(found[partition]) == canonical.encode(
+            assert canonical.encode(loaded_state[partition]) == canonical.encode(
                 state[partition]
             ), row.seq
 
@@ -254,10 +254,10 @@ def test_rows_are_read_as_the_orm_reads_them() -> None:
     rows = rows_of(done(looping(12, snapshot=5)))
     for row, read in zip(rows[5:9], reader.range_of(rows[8].id), strict=True):
         for field in Checkpoint._meta.concrete_fields:
-            kept = getattr(row, field.attname)
+            value = getattr(row, field.attname)
             found = getattr(read, field.attname)
-            assert found == kept, field.attname
-            assert type(found) is type(kept), field.attname
+            assert found == value, field.attname
+            assert type(found) is type(value), field.attname
     for row, listed in zip(
         rows[::-1], timeline.list_checkpoints(rows[0].run_id), strict=True
     ):

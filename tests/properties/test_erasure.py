@@ -122,8 +122,8 @@ def without(value: Any, path: tuple[str | int, ...] | None, words: set[str]) -> 
         }
     if isinstance(value, list):
         return [
-            without(one, path[1:] if path and path[0] == n else None, words)
-            for n, one in enumerate(value)
+            without(thread, path[1:] if path and path[0] == n else None, words)
+            for n, thread in enumerate(value)
         ]
     for word in words if isinstance(value, str) else ():
         value = value.replace(word, TEXT)

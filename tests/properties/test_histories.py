@@ -79,7 +79,7 @@ def test_blame_of_a_random_run_is_the_last_neighbouring_pair_that_differs(
     changed = naive_history.changed_at(states)
     for path in chance.sample(sorted(changed), min(PATHS, len(changed))):
         assert [
-            one.checkpoint.seq for one in timeline.history(run.id, path)
+            step.checkpoint.seq for step in timeline.history(run.id, path)
         ] == changed[path], path
 
 

@@ -32,11 +32,11 @@ def choosing(version: str, *ways: str) -> Source:
 
 
 def deployed(source: Source) -> Graph:
-    made = source.graph("choosing", 0)
+    flow = source.graph("choosing", 0)
     registry.clear()
-    registry.replace(made)
+    registry.replace(flow)
     discovery.note_versions()
-    return made
+    return flow
 
 
 @pytest.mark.parametrize("compared", [True, False])

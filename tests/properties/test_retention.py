@@ -38,14 +38,18 @@ ACTS = 6
 def documents() -> dict[Any, bytes]:
     """The canonical bytes of the document at each checkpoint that is there."""
     ids = list(Checkpoint.objects.filter(kept=True).values_list("id", flat=True))
-    return {one: canonical.encode(reader.document_at(one)) for one in ids}
+    return {id: canonical.encode(reader.document_at(id)) for id in ids}
 
 
 def act(chance: random.Random, graph: str, people: cast.People) -> None:
     """One of the things that people and workers do."""
     rita = run_actions.reviewer(people.reviewer)
-    made = list(Run.objects.filter(graph=graph).order_by("id"))
-    run = chance.choice(made) if made else runs.advance(runs.start(graph, {}).id)
+    runs_made = list(Run.objects.filter(graph=graph).order_by("id"))
+    run = (
+        chance.choice(runs_made)
+        if runs_made
+        else runs.advance(runs.start(graph, {}).id)
+    )
     point = chance.choice(list(Checkpoint.objects.filter(run=run.id, kept=True)))
     what = chance.choice(
         ["start", "fork", "fork", "rewind", "sign", "hold", "pin", "pin", "prune"]

@@ -215,10 +215,10 @@ class Route:
     names: tuple[str, ...]
     reads: frozenset[str]
 
-    def path(self, given: Mapping[str, str]) -> str:
+    def path(self, value: Mapping[str, str]) -> str:
         found = [self.parts[0]]
         for name, text in zip(self.names, self.parts[1:], strict=True):
-            found += [sent(given[name]), text]
+            found += [sent(value[name]), text]
         return "/" + "".join(found)
 
 
@@ -297,8 +297,8 @@ def site(people: People) -> Iterator[dict[str, Any]]:
         signed = claims.paused("CLM-2", people.starter)
         row = PendingWrite.objects.filter(run=signed).first()
         assert row is not None
-        given = [{"write": str(row.write), "hash": row.hash, "verdict": "approve"}]
-        receipt = reviews.sign(signed.id, given, by=people.reviewer)
+        decisions = [{"write": str(row.write), "hash": row.hash, "verdict": "approve"}]
+        receipt = reviews.sign(signed.id, decisions, by=people.reviewer)
         root = User.objects.create_superuser("root")
         who = {
             "superuser": root,
@@ -319,9 +319,9 @@ def site(people: People) -> Iterator[dict[str, Any]]:
 
 
 def _cookies(user: User) -> dict[str, str]:
-    made = Client()
-    made.force_login(user)
-    return {name: cookie.value for name, cookie in made.cookies.items()}
+    client = Client()
+    client.force_login(user)
+    return {name: cookie.value for name, cookie in client.cookies.items()}
 
 
 def _known(run: Run, receipt: Receipt, write: Any) -> dict[str, list[str]]:
@@ -543,9 +543,9 @@ def _cases(known: Mapping[str, list[str]]) -> Iterator[Case]:
 
 
 def _bodies(kind: type[Body]) -> Iterator[type[Body]]:
-    for one in kind.__subclasses__():
-        yield one
-        yield from _bodies(one)
+    for subclass in kind.__subclasses__():
+        yield subclass
+        yield from _bodies(subclass)
 
 
 def _queries(

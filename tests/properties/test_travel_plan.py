@@ -146,7 +146,7 @@ def _without_deadlines(
 def _point(run: Run, chance: Random) -> Checkpoint:
     """Any kept checkpoint; more often than others one at which people are asked."""
     points = list(Checkpoint.objects.filter(run=run, kept=True).order_by("seq"))
-    asking = [one for one in points if timeline.held_at(one)]
+    asking = [point for point in points if timeline.held_at(point)]
     return chance.choice(asking if asking and chance.random() < 0.6 else points)
 
 

@@ -78,7 +78,9 @@ def meet(
 
 def winner_of(met: list[Any]) -> int:
     """The place of the only one who was not refused."""
-    won = [n for n, one in enumerate(met) if not isinstance(one, CountersignError)]
+    won = [
+        n for n, thread in enumerate(met) if not isinstance(thread, CountersignError)
+    ]
     assert len(won) == 1, met
     return won[0]
 
@@ -130,6 +132,6 @@ def _receipts_agree(run: Run) -> None:
 def settled_by(met: list[Any], people: list[User]) -> User:
     """Who won; each other one was told that it was he."""
     place = winner_of(met)
-    names = [one.facts["by"] for n, one in enumerate(met) if n != place]
+    names = [thread.facts["by"] for n, thread in enumerate(met) if n != place]
     assert names == [[people[place].username]] * (len(met) - 1), met
     return people[place]

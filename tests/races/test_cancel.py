@@ -30,7 +30,7 @@ TURNS = 7
 """More turns than the worker takes with a run of the loop."""
 
 
-def test_of_a_decision_and_a_cancel_at_once_the_first_stands_and_the_loser_is_told(
+def test_the_first_of_a_concurrent_decision_and_cancel_stands_and_the_other_is_refused(
     tmp_path: Path, people: cast.People
 ) -> None:
     rita = run_actions.reviewer(people.reviewer)
@@ -96,7 +96,7 @@ def test_a_cancel_while_a_worker_is_at_work_ends_the_run_once_and_between_two_su
     for trial in range(TRIALS):
         run = runs.start("loop_every", {})
         reached = threading.Event()
-        asked = threading.Event()
+        was_asked = threading.Event()
         # In the first trial the worker is done before anybody cancels, and in the second
         # it waits for that; else it is anywhere.
         moment = {0: TURNS, 1: 1}.get(trial, chance.randrange(TURNS))
@@ -106,7 +106,7 @@ def test_a_cancel_while_a_worker_is_at_work_ends_the_run_once_and_between_two_su
             *args: Any,
             moment: int = moment,
             reached: threading.Event = reached,
-            asked: threading.Event | None = asked if trial == 1 else None,
+            asked: threading.Event | None = was_asked if trial == 1 else None,
             turns: Iterator[int] = turns,
         ) -> bool:
             if next(turns) == moment:
@@ -126,7 +126,7 @@ def test_a_cancel_while_a_worker_is_at_work_ends_the_run_once_and_between_two_su
         assert reached.wait(60)
         with contextlib.suppress(WrongStatus):  # it was completed before
             runs.cancel(run.id, by=people.starter)
-        asked.set()
+        was_asked.set()
         worker.outcome()
         run.refresh_from_db()
         assert run.status in ENDS, f"trial {trial}: {run.status}"
@@ -146,7 +146,7 @@ def test_a_cancel_while_a_worker_is_at_work_ends_the_run_once_and_between_two_su
     assert ends == {Status.CANCELLED, Status.COMPLETED}
 
 
-def test_of_many_cancels_at_once_one_is_written_down(
+def test_only_one_of_many_concurrent_cancels_is_recorded(
     tmp_path: Path, people: cast.People
 ) -> None:
     for _ in range(TRIALS // 8):

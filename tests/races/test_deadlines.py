@@ -25,7 +25,7 @@ def _deciders(run: Run) -> set[str]:
     return set(rows.values_list("by_name", flat=True))
 
 
-def test_of_a_signature_and_a_deadline_at_once_the_first_decides(
+def test_the_first_of_a_concurrent_signature_and_deadline_decides(
     people: cast.People,
 ) -> None:
     rita = run_actions.reviewer(people.reviewer)
@@ -34,7 +34,7 @@ def test_of_a_signature_and_a_deadline_at_once_the_first_decides(
     for _ in range(TRIALS):
         run = paused_run()
         let_come(run)
-        asked = request(run)
+        open_request = request(run)
 
         def decide(run: Run = run) -> str:
             try:
@@ -43,7 +43,7 @@ def test_of_a_signature_and_a_deadline_at_once_the_first_decides(
                 return str(late.facts["by"])
             return "signed"
 
-        def pass_by(run: Run = run, asked: object = asked.id) -> bool:
+        def pass_by(run: Run = run, asked: object = open_request.id) -> bool:
             return deadlines.meet_deadline(run.id, asked)  # type: ignore[arg-type]
 
         answer, has_decided = meet(chance, decide, pass_by)
@@ -59,19 +59,19 @@ def test_of_a_signature_and_a_deadline_at_once_the_first_decides(
     assert TRIALS < 30 or len(firsts) == 2
 
 
-def test_of_a_cancel_and_a_deadline_at_once_one_closes_the_request(
+def test_a_cancel_and_a_concurrent_deadline_close_the_request_once(
     people: cast.People,
 ) -> None:
     chance = random.Random(8)
     for _ in range(TRIALS):
         run = paused_run()
         let_come(run)
-        asked = request(run)
+        open_request = request(run)
 
         def cancel(run: Run = run) -> str:
             return runs.cancel(run.id, by=people.steward).status
 
-        def pass_by(run: Run = run, asked: object = asked.id) -> bool:
+        def pass_by(run: Run = run, asked: object = open_request.id) -> bool:
             return deadlines.meet_deadline(run.id, asked)  # type: ignore[arg-type]
 
         status, has_decided = meet(chance, cancel, pass_by)

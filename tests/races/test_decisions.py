@@ -93,7 +93,7 @@ def _settled_for_good(run: Run, by: User) -> bool:
     return request.status == RequestStatus.APPLIED or run.status != Status.RUNNING
 
 
-def test_of_two_people_who_decide_one_write_at_once_one_wins_and_the_other_is_told_who(
+def test_one_of_two_concurrent_decisions_wins_and_the_refusal_names_its_author(
     tmp_path: Path, both: list[User]
 ) -> None:
     chance = random.Random(1)
@@ -114,7 +114,7 @@ def test_of_two_people_who_decide_one_write_at_once_one_wins_and_the_other_is_to
     assert len(calls(tmp_path, "released")) <= TRIALS
 
 
-def test_of_an_approval_and_an_edit_at_once_one_wins_and_exactly_that_is_applied(
+def test_exactly_one_of_a_concurrent_approval_and_edit_is_applied(
     tmp_path: Path, both: list[User]
 ) -> None:
     chance = random.Random(2)
@@ -139,7 +139,7 @@ def test_of_an_approval_and_an_edit_at_once_one_wins_and_exactly_that_is_applied
         whole(run, tmp_path)
 
 
-def test_of_two_edits_at_once_one_is_applied_and_the_other_is_told_by_whom(
+def test_one_of_two_concurrent_edits_is_applied_and_the_refusal_names_its_author(
     tmp_path: Path, both: list[User]
 ) -> None:
     chance = random.Random(3)
@@ -162,19 +162,19 @@ def test_of_two_edits_at_once_one_is_applied_and_the_other_is_told_by_whom(
         whole(run, tmp_path)
 
 
-def test_of_two_edits_of_one_revision_that_settle_nothing_the_second_is_stale(
+def test_a_second_edit_of_one_unsettled_revision_is_stale(
     both: list[User],
 ) -> None:
-    made = small.graph("quorum_race")
+    flow = small.graph("quorum_race")
     gate = Gate(reviewers=["group:claims"], quorum=2)
-    made.node("ask", effect="human", gate=gate)(
+    flow.node("ask", effect="human", gate=gate)(
         lambda state, ctx: [Write("letter", "proposed")]
     )
-    made.edge(START, "ask")
-    made.edge("ask", END, when=("approved", "partial"))
+    flow.edge(START, "ask")
+    flow.edge("ask", END, when=("approved", "partial"))
     chance = random.Random(4)
     for _ in range(TRIALS):
-        run = small.advanced(made)
+        run = small.advanced(flow)
         values = ["hers", "his"]
         (shown,) = run_actions.pending(run)
         # Both have the same revision on their screens, whoever comes first.

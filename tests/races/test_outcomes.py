@@ -49,24 +49,28 @@ def _reported(asked: asking.Approval) -> list[str]:
     return [line["result"] for line in lines]
 
 
-def test_of_two_reports_at_once_one_stands(rita: User) -> None:
+def test_one_of_two_concurrent_reports_stands(rita: User) -> None:
     chance = random.Random(11)
     for _ in range(max(3, TRIALS // 4)):
-        asked = decided(opened(items=ITEMS), rita, "approve")
-        met = meet(chance, _report(asked, "done"), _report(asked, "failed"))
+        asked_approval = decided(opened(items=ITEMS), rita, "approve")
+        met = meet(
+            chance, _report(asked_approval, "done"), _report(asked_approval, "failed")
+        )
         winner = winner_of(met)
-        assert _reported(asked) == [("done", "failed")[winner]]
-        whole(asked.run)
+        assert _reported(asked_approval) == [("done", "failed")[winner]]
+        whole(asked_approval.run)
 
 
 def test_the_same_report_twice_at_once_is_one_line(rita: User) -> None:
     chance = random.Random(12)
     for _ in range(max(3, TRIALS // 4)):
-        asked = decided(opened(items=ITEMS), rita, "approve")
-        met = meet(chance, _report(asked, "done"), _report(asked, "done"))
+        asked_approval = decided(opened(items=ITEMS), rita, "approve")
+        met = meet(
+            chance, _report(asked_approval, "done"), _report(asked_approval, "done")
+        )
         assert not any(isinstance(one, CountersignError) for one in met)
-        assert _reported(asked) == ["done"]
-        whole(asked.run)
+        assert _reported(asked_approval) == ["done"]
+        whole(asked_approval.run)
 
 
 @pytest.mark.parametrize("what", ACTS)
@@ -75,17 +79,17 @@ def test_a_report_that_meets_what_moves_its_approval_is_there_or_refused(
 ) -> None:
     chance = random.Random(13)
     for _ in range(max(3, TRIALS // 4)):
-        asked = opened(items=ITEMS)
+        asked_approval = opened(items=ITEMS)
         # The signature is there, and what follows it may not be.
         if what in ("cancel", "work"):
-            asked = _signed(asked, rita)
+            asked_approval = _signed(asked_approval, rita)
         else:
-            asked = decided(asked, rita, "approve")
-        act = partial(ACTS[what], asked.run, people)
-        reported, _ = meet(chance, _report(asked, "done"), act)
+            asked_approval = decided(asked_approval, rita, "approve")
+        act = partial(ACTS[what], asked_approval.run, people)
+        reported, _ = meet(chance, _report(asked_approval, "done"), act)
         stands = not isinstance(reported, CountersignError)
-        assert _reported(asked) == (["done"] if stands else [])
-        whole(asked.run)
+        assert _reported(asked_approval) == (["done"] if stands else [])
+        whole(asked_approval.run)
 
 
 def _signed(asked: asking.Approval, by: User) -> asking.Approval:

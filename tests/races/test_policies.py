@@ -34,7 +34,7 @@ def _deciders(run: Run) -> set[tuple[str, str]]:
     return set(rows.values_list("by_name", "verdict"))
 
 
-def test_of_a_policy_and_a_rejection_at_once_the_first_decides(
+def test_the_first_of_a_concurrent_policy_and_rejection_decides(
     people: cast.People,
 ) -> None:
     rita = run_actions.reviewer(people.reviewer)
@@ -62,7 +62,7 @@ def test_of_a_policy_and_a_rejection_at_once_the_first_decides(
         whole(run)
 
 
-def test_of_a_veto_and_an_approval_at_once_nothing_passes_without_it(
+def test_nothing_passes_a_veto_when_an_approval_comes_at_the_same_moment(
     people: cast.People,
 ) -> None:
     rita = run_actions.reviewer(people.reviewer)
@@ -70,14 +70,14 @@ def test_of_a_veto_and_an_approval_at_once_nothing_passes_without_it(
     chance = random.Random(12)
     for _ in range(TRIALS):
         answers = ["not yet", False]
-        made = gated(
+        flow = gated(
             "racing-veto",
             deadline=None,
             veto=lambda state, proposal, left=answers: (
                 left.pop(0) if len(left) > 1 else left[0]
             ),
         )
-        run = runs.advance(started(made).id)
+        run = runs.advance(started(flow).id)
         sign(run, rita, ["approve", "approve"])
 
         def again(run: Run = run) -> str:

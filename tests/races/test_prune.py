@@ -134,5 +134,5 @@ def test_a_resume_that_meets_a_removal_goes_on_from_what_stays() -> None:
         removed(met)
         assert not isinstance(met[1], CountersignError)
         assert runs.advance(fork.id).status == "completed"
-        for one in (run, fork):
-            whole(one)
+        for each_run in (run, fork):
+            whole(each_run)

@@ -32,18 +32,18 @@ AT_ONCE = 25
 
 def asking(quorum: int) -> Graph:
     """A graph that proposes one letter, which so many people must approve."""
-    made = graph("asks_many")
+    flow = graph("asks_many")
     gate = Gate(reviewers=["group:claims"], quorum=quorum)
 
-    @made.node("ask", effect="human", gate=gate)
+    @flow.node("ask", effect="human", gate=gate)
     def ask(state: Any, ctx: Any) -> list[Write]:
         return [Write("letter", "Dear Marta")]
 
-    made.node("done")(lambda state, ctx: {"notes": ["done"]})
-    made.edge(START, "ask")
-    made.edge("ask", "done")
-    made.edge("done", END)
-    return made
+    flow.node("done")(lambda state, ctx: {"notes": ["done"]})
+    flow.edge(START, "ask")
+    flow.edge("ask", "done")
+    flow.edge("done", END)
+    return flow
 
 
 def reviewers(count: int) -> list[User]:
@@ -56,7 +56,7 @@ def reviewers(count: int) -> list[User]:
     return users
 
 
-def test_of_a_hundred_clients_that_decide_a_write_with_quorum_3_exactly_three_count(
+def test_exactly_three_of_a_hundred_concurrent_decisions_count_under_quorum_3(
     db: None,
 ) -> None:
     run = advanced(asking(quorum=3))
@@ -98,25 +98,25 @@ def beside(rounds: int) -> Graph:
     """The gate holds a note for a channel to which a branch beside it appends again and
     again.
     """
-    made = graph("restless")
+    flow = graph("restless")
 
-    @made.node("ask", effect="human", gate=Gate(reviewers=["group:claims"]))
+    @flow.node("ask", effect="human", gate=Gate(reviewers=["group:claims"]))
     def ask(state: Any, ctx: Any) -> list[Write]:
         return [Write("notes", ["from the gate"])]
 
-    @made.node("append", max_visits=rounds + 1)
+    @flow.node("append", max_visits=rounds + 1)
     def append(state: Any, ctx: Any) -> dict[str, Any]:
         return {"notes": [f"beside {state.total}"], "total": state.total + 1}
 
-    made.edge(START, "ask")
-    made.edge(START, "append")
-    made.edge("ask", END)
-    made.branch(
+    flow.edge(START, "ask")
+    flow.edge(START, "append")
+    flow.edge("ask", END)
+    flow.branch(
         "append",
         lambda state: "again" if state.total < rounds else "enough",
         {"again": "append", "enough": END},
     )
-    return made
+    return flow
 
 
 def test_a_branch_that_appends_to_a_signed_channel_cannot_keep_a_reviewer_from_signing(
@@ -135,9 +135,9 @@ def test_a_branch_that_appends_to_a_signed_channel_cannot_keep_a_reviewer_from_s
         whole(run)
 
 
-def advanced_beside(made: Graph, by: User) -> Run:
+def advanced_beside(flow: Graph, by: User) -> Run:
     """A run of the graph that was signed at the first try, while its branch went on."""
-    run = started(made)
+    run = started(flow)
     worker = Thread(lambda: work(run))
     until(lambda: Run.objects.filter(id=run.id, superstep__gte=5).exists(), what="work")
     (shown,) = run_actions.pending(run)
@@ -147,6 +147,6 @@ def advanced_beside(made: Graph, by: User) -> Run:
     (row,) = run_actions.pending(run)
     # What the branch appended meanwhile is no reason to ask again.
     assert (row.revision, row.hash) == (1, shown.hash)
-    (asked,) = load_states([run_actions.request(run)], protection_of(run))
-    assert asked.outcome == "approved"
+    (request,) = load_states([run_actions.request(run)], protection_of(run))
+    assert request.outcome == "approved"
     return run

@@ -20,7 +20,7 @@ from tests.support.run_actions import pending, request
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_of_a_signature_and_a_re_opening_at_once_one_stands(
+def test_either_a_signature_or_a_concurrent_re_opening_stands(
     people: cast.People,
 ) -> None:
     rita = run_actions.reviewer(people.reviewer)
@@ -28,7 +28,7 @@ def test_of_a_signature_and_a_re_opening_at_once_one_stands(
     for _ in range(TRIALS):
         run = paused_run(deadline=None)
         registry.replace(gated("with-deadline", deadline=None, quorum=2))
-        asked = request(run)
+        open_request = request(run)
         items = [
             {"write": str(row.write), "hash": row.hash, "verdict": "approve"}
             for row in pending(run)
@@ -41,7 +41,7 @@ def test_of_a_signature_and_a_re_opening_at_once_one_stands(
                 return False
             return True
 
-        def anew(asked: ApprovalRequest = asked) -> bool:
+        def anew(asked: ApprovalRequest = open_request) -> bool:
             try:
                 reopen(asked.id, by=people.steward, reason="stricter now")
             except CountersignError:
@@ -64,14 +64,14 @@ def test_a_re_opening_that_meets_the_worker_leaves_the_run_waiting(
     for _ in range(TRIALS):
         run = paused_run(deadline=None)
         registry.replace(gated("with-deadline", deadline=None, quorum=2))
-        asked = request(run)
+        open_request = request(run)
         Run.objects.filter(id=run.id).update(status="failed")
         runs.resume(run.id, by=people.steward)
 
         def slice_of_run(run: Run = run) -> None:
             work(run)
 
-        def anew(asked: ApprovalRequest = asked) -> bool:
+        def anew(asked: ApprovalRequest = open_request) -> bool:
             reopen(asked.id, by=people.steward, reason="stricter now")
             return True
 

@@ -27,9 +27,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_two_starts_with_one_key_give_one_run(tmp_path: Path) -> None:
     chance = random.Random(11)
     for trial in range(TRIALS):
-        given = {"folder": str(tmp_path), "number": f"N{trial}"}
-        asked = runs.StartRequest("effects", given, f"key-{trial}")
-        both = meet(chance, *[lambda a=asked: runs.start_or_find(a) for _ in range(2)])
+        run_input = {"folder": str(tmp_path), "number": f"N{trial}"}
+        start_request = runs.StartRequest("effects", run_input, f"key-{trial}")
+        both = meet(
+            chance, *[lambda a=start_request: runs.start_or_find(a) for _ in range(2)]
+        )
         assert sorted(new for _, new in both) == [False, True]
         assert both[0][0] == both[1][0]
         run = runs.advance(both[0][0].id)
@@ -40,7 +42,7 @@ def test_two_starts_with_one_key_give_one_run(tmp_path: Path) -> None:
     assert len(calls(tmp_path, "sent")) == TRIALS
 
 
-def test_of_two_starts_with_one_key_and_different_inputs_one_is_refused_and_told_which_run_has_it(
+def test_a_start_with_a_taken_key_and_another_input_is_refused_naming_the_run(
     tmp_path: Path,
 ) -> None:
     chance = random.Random(12)
@@ -63,7 +65,7 @@ def test_of_two_starts_with_one_key_and_different_inputs_one_is_refused_and_told
     assert Run.objects.count() == TRIALS
 
 
-def test_of_two_workers_that_claim_one_run_one_has_it(tmp_path: Path) -> None:
+def test_one_of_two_workers_that_claim_a_run_gets_it(tmp_path: Path) -> None:
     chance = random.Random(13)
     for trial in range(TRIALS):
         run = runs.start("effects", {"folder": str(tmp_path), "number": f"N{trial}"})
@@ -75,7 +77,7 @@ def test_of_two_workers_that_claim_one_run_one_has_it(tmp_path: Path) -> None:
         assert sorted(bool(claim) for claim in claims) == [False, True]
 
 
-def test_of_two_workers_that_look_for_the_next_run_one_has_it(tmp_path: Path) -> None:
+def test_one_of_two_workers_that_look_for_the_next_run_gets_it(tmp_path: Path) -> None:
     chance = random.Random(16)
     only = claimable.claimable()
     for trial in range(TRIALS):
@@ -90,7 +92,7 @@ def test_of_two_workers_that_look_for_the_next_run_one_has_it(tmp_path: Path) ->
         assert lease.epoch == 2
 
 
-def test_of_two_workers_that_are_given_one_run_one_proceeds(tmp_path: Path) -> None:
+def test_one_of_two_workers_with_the_same_run_proceeds(tmp_path: Path) -> None:
     chance = random.Random(14)
     for trial in range(TRIALS):
         run = runs.start("effects", {"folder": str(tmp_path), "number": f"N{trial}"})
@@ -137,7 +139,7 @@ def _takes_over(run: Run) -> None:
         loop.run_slice(claim.id, claim.epoch)
 
 
-def test_of_two_people_who_settle_one_outcome_at_once_one_is_believed_and_the_other_is_told_whom(
+def test_one_of_two_concurrent_settlements_is_believed_and_the_refusal_names_its_author(
     tmp_path: Path, people: cast.People
 ) -> None:
     chance = random.Random(16)
@@ -169,7 +171,7 @@ def _settles(run: Run, by: Any, **content: Any) -> Run:
     return runs.settle(run.id, "post:1:0", by=by, reason="looked", **content)
 
 
-def test_of_two_resumes_at_once_one_queues_the_run_and_the_other_is_told_that_it_is_queued(
+def test_one_of_two_concurrent_resumes_queues_the_run_and_the_other_is_refused(
     tmp_path: Path, people: cast.People
 ) -> None:
     chance = random.Random(17)

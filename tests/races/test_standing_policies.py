@@ -38,13 +38,13 @@ def rita(people: cast.People) -> User:
 
 def _at_the_end_of_its_window() -> Run:
     """A run whose window has ended, and whose job is due."""
-    made = gated(
+    flow = gated(
         "racing-window",
         deadline=None,
         auto=lambda state, proposal: True,
         auto_after=HOUR,
     )
-    run = advanced(made)
+    run = advanced(flow)
     past = timezone.now() - 2 * HOUR
     for row in pending(run):
         rewrite(row, staged_at=past)
@@ -52,7 +52,7 @@ def _at_the_end_of_its_window() -> Run:
     return run
 
 
-def test_of_the_end_of_a_window_and_a_rejection_at_once_the_first_decides(
+def test_the_first_of_a_concurrent_window_end_and_rejection_decides(
     rita: User,
 ) -> None:
     chance = random.Random(21)
@@ -133,8 +133,8 @@ def test_nothing_begins_on_a_policy_that_was_revoked_before_its_intent(
             return True
 
         policy = policy_of(first, rita)
-        made = registered(permitting(paid=paid, recheck=recheck))
-        run = runs.start(made.name, {})
+        flow = registered(permitting(paid=paid, recheck=recheck))
+        run = runs.start(flow.name, {})
         turns = iter([False, False, False])
         run = slice_of(run, draining=lambda left=turns: next(left, True))
 

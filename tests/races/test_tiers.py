@@ -18,7 +18,7 @@ from tests.support.tiers import HOUR, ONE_OF_EACH, let_tiers_come
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_of_a_signature_and_a_tier_at_once_each_has_its_line_or_the_tier_none(
+def test_a_tier_beside_a_concurrent_signature_has_its_line_or_does_nothing(
     people: cast.People,
 ) -> None:
     rita = run_actions.reviewer(people.reviewer)
@@ -26,12 +26,12 @@ def test_of_a_signature_and_a_tier_at_once_each_has_its_line_or_the_tier_none(
     for _ in range(TRIALS):
         run = paused_run(tiers=ONE_OF_EACH, deadline=None)
         let_tiers_come(run, by=5 * HOUR)
-        asked = request(run)
+        open_request = request(run)
 
         def decide(run: Run = run) -> None:
             sign(run, rita, ["approve", "approve"])
 
-        def pass_by(run: Run = run, asked: object = asked.id) -> bool:
+        def pass_by(run: Run = run, asked: object = open_request.id) -> bool:
             return tiers.meet_tiers(run.id, asked)  # type: ignore[arg-type]
 
         _, has_acted = meet(chance, decide, pass_by)
@@ -41,14 +41,14 @@ def test_of_a_signature_and_a_tier_at_once_each_has_its_line_or_the_tier_none(
         whole(run)
 
 
-def test_of_two_workers_with_one_tier_one_lets_it_act() -> None:
+def test_one_of_two_workers_lets_a_tier_act() -> None:
     chance = random.Random(10)
     for _ in range(TRIALS):
         run = paused_run(tiers=ONE_OF_EACH, deadline=None)
         let_tiers_come(run, by=5 * HOUR)
-        asked = request(run)
+        open_request = request(run)
 
-        def pass_by(run: Run = run, asked: object = asked.id) -> bool:
+        def pass_by(run: Run = run, asked: object = open_request.id) -> bool:
             return tiers.meet_tiers(run.id, asked)  # type: ignore[arg-type]
 
         assert sorted(meet(chance, pass_by, pass_by)) == [False, True]

@@ -42,13 +42,14 @@ def test_a_signature_that_meets_a_rewind_counts_on_the_line_that_it_was_given_on
         assert not isinstance(met[1], CountersignError)
         counted.add(not isinstance(met[0], CountersignError))
         run = runs.advance(run.id)
-        asked = {
-            one.line: one.status for one in ApprovalRequest.objects.filter(run=run)
+        statuses = {
+            request.line: request.status
+            for request in ApprovalRequest.objects.filter(run=run)
         }
         assert run.status == Status.PAUSED
         assert run.line == 2
-        assert asked[2] == "open"
-        assert asked[1] == "withdrawn"
+        assert statuses[2] == "open"
+        assert statuses[1] == "withdrawn"
         whole(run)
     assert PAID == [], "what was signed on a line that was left pays nothing"
     assert TRIALS < 30 or counted == {True, False}
@@ -80,7 +81,9 @@ def test_a_rewind_that_meets_a_worker_waits_its_turn_or_is_refused_and_no_line_l
     assert refused < TRIALS
 
 
-def test_of_two_rewinds_of_what_both_saw_one_is_done(people: cast.People) -> None:
+def test_only_one_of_two_rewinds_from_the_same_view_is_done(
+    people: cast.People,
+) -> None:
     chance = random.Random(9)
     for _ in range(TRIALS):
         run = advanced(claim("rewound_twice"))

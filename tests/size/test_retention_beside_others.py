@@ -188,7 +188,7 @@ def test_what_goes_of_a_locked_run_by_its_number_is_read_without_what_stays() ->
         assert read <= few[figure] * MOST_GROWTH + SLACK[figure], figure
 
 
-def test_of_what_a_locked_run_keeps_by_its_age_only_the_age_is_read() -> None:
+def test_only_the_age_of_a_locked_run_is_read_for_what_it_keeps() -> None:
     few, many = _costs_beside_kept(max_age_days={"completed": 1})
     for figure, read in many.items():
         most = MOST_OF_KEPT_ROW[figure] * (MANY_KEPT - FEW_KEPT)

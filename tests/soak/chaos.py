@@ -191,7 +191,7 @@ class Chaos:
         try:
             now = dict(
                 Run.objects.filter(
-                    id__in=[one.run for one in self._orphans]
+                    id__in=[orphan.run for orphan in self._orphans]
                 ).values_list("id", "epoch")
             )
         except Error:
@@ -199,13 +199,15 @@ class Chaos:
             return
         at = time.monotonic()
         taken = [
-            one for one in self._orphans if now.get(one.run, one.epoch) > one.epoch
+            orphan
+            for orphan in self._orphans
+            if now.get(orphan.run, orphan.epoch) > orphan.epoch
         ]
         self.takeovers += [at - one.since for one in taken]
         self._orphans = [
-            one
-            for one in self._orphans
-            if one not in taken and at - one.since < PEACE_SECONDS
+            orphan
+            for orphan in self._orphans
+            if orphan not in taken and at - orphan.since < PEACE_SECONDS
         ]
 
     def end(self) -> None:

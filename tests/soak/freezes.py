@@ -25,8 +25,8 @@ def arm(folder: Path) -> None:
     run = CursorWrapper._execute_with_wrappers
     do = sqlite._do
 
-    def statement(cursor: Any, *given: Any, **named: Any) -> Any:
-        result = run(cursor, *given, **named)
+    def statement(cursor: Any, *arguments: Any, **named: Any) -> Any:
+        result = run(cursor, *arguments, **named)
         if cursor.db.in_atomic_block:
             _freeze(folder)
         return result
@@ -62,7 +62,7 @@ def take_back(folder: Path) -> None:
 
 def taken(folder: Path) -> list[int]:
     """The processes that have frozen since this was last asked."""
-    found = list(folder.glob(f"{_FROZEN}*"))
-    for file in found:
+    ordered = list(folder.glob(f"{_FROZEN}*"))
+    for file in ordered:
         file.unlink()
-    return [int(file.name.removeprefix(_FROZEN)) for file in found]
+    return [int(file.name.removeprefix(_FROZEN)) for file in ordered]

@@ -120,17 +120,21 @@ def judge_all(calls: Mapping[tuple[str, str, str], int]) -> Verdict:
 def _by_run(
     calls: Mapping[tuple[str, str, str], int],
 ) -> dict[str, dict[tuple[str, str], int]]:
-    found: dict[str, dict[tuple[str, str], int]] = {}
+    collected: dict[str, dict[tuple[str, str], int]] = {}
     for (what, run, key), n in calls.items():
-        found.setdefault(run, {})[what, key] = n
-    return found
+        collected.setdefault(run, {})[what, key] = n
+    return collected
 
 
 def findings_of(run: Run, calls: Calls) -> Findings:
     """Everything about one ended run."""
     decided: dict[Any, list[Any]] = {}
-    for one in Decision.objects.filter(run=run.id).order_by("revision", "event_seq"):
-        decided.setdefault(one.write, []).append(read_value(one, "final_value"))
+    for decision in Decision.objects.filter(run=run.id).order_by(
+        "revision", "event_seq"
+    ):
+        decided.setdefault(decision.write, []).append(
+            read_value(decision, "final_value")
+        )
     lines = RunEvent.objects.filter(run=run).order_by("seq")
     scratch = timeline.snapshot_of(Checkpoint.objects.get(id=run.head))["scratch"]
     return Findings(

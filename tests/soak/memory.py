@@ -138,7 +138,7 @@ class Installation:
         from tests.support.processes import until
 
         started = []
-        asked = []
+        calls = []
         for number, graph in enumerate(islice(cycle(OTHERS), count)):
             asks = number % ASKS_EACH == 0
             run = runs.start(
@@ -146,10 +146,10 @@ class Installation:
             )
             started.append(run)
             if asks:
-                asked.append(run.id)
-        for run_id in asked:
+                calls.append(run.id)
+        for run_id in calls:
             until(partial(self._signed, run_id), seconds=PATIENCE, what="a review")
-        self._asked += asked
+        self._asked += calls
         ended(*started, seconds=PATIENCE)
 
     def _signed(self, run_id: UUID) -> bool:

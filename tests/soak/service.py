@@ -51,10 +51,10 @@ def count(what: str, run: str, key: str) -> int:
 
 def everything() -> dict[tuple[str, str, str], int]:
     """Each (what, run, key) that was ever called, and how often."""
-    found: dict[str, int] = json.loads(_ask("all"))
+    document: dict[str, int] = json.loads(_ask("all"))
     return {
         (what, run, key): n
-        for name, n in found.items()
+        for name, n in document.items()
         for what, run, key in [name.split(" ")]
     }
 

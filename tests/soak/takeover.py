@@ -92,20 +92,20 @@ def _round(
         killed = time.monotonic()
         for pid in victim.alive():
             send(pid, signal.SIGKILL)
-        found: dict[object, float] = {}
+        collected: dict[object, float] = {}
 
         def all_taken() -> bool:
             for run_id, epoch in Run.objects.filter(id__in=before).values_list(
                 "id", "epoch"
             ):
                 # The claim raises the epoch, and the beginning does so once more.
-                if run_id not in found and epoch >= before[run_id] + 2:
-                    found[run_id] = time.monotonic() - killed
-            return len(found) == at_once
+                if run_id not in collected and epoch >= before[run_id] + 2:
+                    collected[run_id] = time.monotonic() - killed
+            return len(collected) == at_once
 
         until(all_taken, seconds=lease * 2 + 30, what="all runs to be taken over")
         Run.objects.filter(id__in=before).update(status="cancelled")
-        return list(found.values())
+        return list(collected.values())
 
 
 @contextmanager
@@ -149,9 +149,9 @@ def main(words: Sequence[str]) -> int:
         tempfile.TemporaryDirectory(prefix="countersign-") as name,
         prepared(Path(name), chosen.database),
     ):
-        found = measure(Path(name), kills=chosen.kills, lease=chosen.lease)
-    print(f"{chosen.database}: {found}", flush=True)
-    return 0 if found.percentile(99) <= found.promised else 1
+        takeovers = measure(Path(name), kills=chosen.kills, lease=chosen.lease)
+    print(f"{chosen.database}: {takeovers}", flush=True)
+    return 0 if takeovers.percentile(99) <= takeovers.promised else 1
 
 
 if __name__ == "__main__":

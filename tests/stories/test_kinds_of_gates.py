@@ -34,19 +34,19 @@ def review(**options: Any) -> Gate:
 
 def all_kinds(name: str = "all_kinds") -> Graph:
     """A call and a proposal with a question wait side by side; `done` waits for both."""
-    made = paying(name, gate=call_gate(skip=True))
+    flow = paying(name, gate=call_gate(skip=True))
 
     def propose(state: Any, ctx: Any) -> list[Write]:
         ctx.ask("amount", "How much?")
         return [Write("notes", ["proposed"])]
 
-    made.node("propose", effect="human", gate=review())(propose)
-    made.node("done")(lambda state, ctx: {"notes": [f"amount {state.amount}"]})
-    made.edge(START, "propose")
-    made.edge("propose", "done")
-    made.edge("paid", "done")
-    made.edge("done", END)
-    return made
+    flow.node("propose", effect="human", gate=review())(propose)
+    flow.node("done")(lambda state, ctx: {"notes": [f"amount {state.amount}"]})
+    flow.edge(START, "propose")
+    flow.edge("propose", "done")
+    flow.edge("paid", "done")
+    flow.edge("done", END)
+    return flow
 
 
 def waiting(run: Run) -> list[tuple[str, str]]:
@@ -57,18 +57,18 @@ def waiting(run: Run) -> list[tuple[str, str]]:
 def test_gates_before_and_after_a_node_wait_side_by_side_and_a_join_for_both(
     rita: User,
 ) -> None:
-    with calls() as made:
+    with calls() as made_calls:
         run = advanced(all_kinds())
         assert waiting(run) == [("pay", "call"), ("propose", "writes")]
         # In order: the call, the proposal, the question.
         sign(run, rita, ["approve", None, None])
         run = runs.advance(run.id)
-        assert (run.status, len(made)) == (Status.PAUSED, 1)
+        assert (run.status, len(made_calls)) == (Status.PAUSED, 1)
         assert waiting(run) == [("propose", "writes")]
         sign(run, rita, [None, "approve", ("edit", "7")])
         run = runs.advance(run.id)
         # The call saw the amount that it was prepared from.
-        assert made[0][1] == Decimal(10)
+        assert made_calls[0][1] == Decimal(10)
     assert run.status == Status.COMPLETED
     assert sorted(state(run)["notes"]) == [
         "amount 7",
@@ -81,12 +81,12 @@ def test_gates_before_and_after_a_node_wait_side_by_side_and_a_join_for_both(
 
 
 def test_all_of_them_are_decided_in_one_act(rita: User) -> None:
-    with calls() as made:
+    with calls() as made_calls:
         run = advanced(all_kinds("all_at_once"))
         receipt = sign(run, rita, ["skip", "reject", ("edit", "7")])
         assert {line["result"] for line in receipt.lines} == {"counted"}
         run = runs.advance(run.id)
-        assert (run.status, made) == (Status.COMPLETED, [])
+        assert (run.status, made_calls) == (Status.COMPLETED, [])
     assert state(run)["notes"] == ["paid", "amount 7"]
     assert verify_run(run.id) == []
 
@@ -107,19 +107,19 @@ def test_the_join_behind_them_runs_as_often_whoever_is_decided_first(
 
 
 def test_a_loop_goes_through_gates_of_each_kind_at_each_visit(rita: User) -> None:
-    made = all_kinds("looping")
-    made.edges[:] = [edge for edge in made.edges if edge.source != "done"]
+    flow = all_kinds("looping")
+    flow.edges[:] = [edge for edge in flow.edges if edge.source != "done"]
 
     def again(state: Any) -> str:
         return "again" if state.amount < 5 else "over"
 
-    made.node("both", sends=["pay", "propose"])(
+    flow.node("both", sends=["pay", "propose"])(
         lambda state, ctx: [Send("pay"), Send("propose")]
     )
-    made.branch("done", again, {"again": "both", "over": END})
-    made.edge("both", END)
+    flow.branch("done", again, {"again": "both", "over": END})
+    flow.edge("both", END)
     with calls() as list_of_calls:
-        run = advanced(made)
+        run = advanced(flow)
         sign(run, rita, ["approve", "approve", ("edit", "1")])
         run = runs.advance(run.id)
         assert waiting(run) == [("pay", "call"), ("propose", "writes")]
@@ -140,14 +140,14 @@ def test_a_loop_goes_through_gates_of_each_kind_at_each_visit(rita: User) -> Non
 def test_a_fan_out_of_nothing_asks_nobody_and_the_run_says_so(
     client: Client, people: cast.People
 ) -> None:
-    made = all_kinds("nothing_to_ask")
-    made.edges[:] = [edge for edge in made.edges if edge.source != START]
-    made.node("split", sends=["pay", "propose"])(lambda state, ctx: [])
-    made.edge(START, "split")
-    made.node("nobody")(noting("nobody was asked"))
-    made.edge("split", "nobody")
-    made.edge("nobody", END)
-    run = advanced(made)
+    flow = all_kinds("nothing_to_ask")
+    flow.edges[:] = [edge for edge in flow.edges if edge.source != START]
+    flow.node("split", sends=["pay", "propose"])(lambda state, ctx: [])
+    flow.edge(START, "split")
+    flow.node("nobody")(noting("nobody was asked"))
+    flow.edge("split", "nobody")
+    flow.edge("nobody", END)
+    run = advanced(flow)
     assert run.status == Status.COMPLETED
     assert state(run)["notes"] == ["nobody was asked"]
     assert not ApprovalRequest.objects.filter(run=run).exists()

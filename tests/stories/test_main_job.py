@@ -49,8 +49,8 @@ class Office:
     def start(self, claim: str) -> str:
         """A claim with its file; gives the run's id once it waits for people."""
         file = self.service.upload(CLAIMS / f"{claim}.json")
-        given = {"claim_id": claim, "amount": "4862.50", "claim_file": file}
-        body = {"graph": "claim_payout", "input": given, "key": claim}
+        run_input = {"claim_id": claim, "amount": "4862.50", "claim_file": file}
+        body = {"graph": "claim_payout", "input": run_input, "key": claim}
         status, run = self.service.post("/runs/", body)
         assert status == 201, run
         assert self.rest(run["id"]) == "paused"

@@ -119,15 +119,15 @@ class Office:
     def sign(self, who: Client, key: str) -> None:
         """Approve all that the run asks him."""
         run = self.run(key)["id"]
-        (asked,) = [
-            one
-            for one in who.get("/requests/?waiting=me")["results"]
-            if one["run"] == run
+        (request,) = [
+            result
+            for result in who.get("/requests/?waiting=me")["results"]
+            if result["run"] == run
         ]
-        writes = who.get(f"/requests/{asked['id']}/")["writes"]
+        writes = who.get(f"/requests/{request['id']}/")["writes"]
         decisions = [
-            {"write": one["id"], "hash": one["hash"], "verdict": "approve"}
-            for one in writes
+            {"write": write["id"], "hash": write["hash"], "verdict": "approve"}
+            for write in writes
         ]
         status, receipt = who.post(f"/runs/{run}/signatures/", {"decisions": decisions})
         assert status in (200, 201), receipt
@@ -164,8 +164,8 @@ def test_it_is_migrated_and_every_record_in_it_verifies_and_is_read(old: Old) ->
         *range(20, -1, -1)
     ]
     verdicts = [
-        (one["by"], one["channel"], one["verdict"])
-        for one in runs["completed"]["decisions"]
+        (decision["by"], decision["channel"], decision["verdict"])
+        for decision in runs["completed"]["decisions"]
     ]
     assert verdicts == [
         ("rita", "payout", "edit"),

@@ -58,16 +58,16 @@ def asking_whether(schema: Any = None) -> Graph:
     """A graph that asks whether the claim is covered: yes, no, or not set unless the
     schema refuses that.
     """
-    made = Graph("whether", input=Order, state=Claim)
+    flow = Graph("whether", input=Order, state=Claim)
     gate = Gate(reviewers=["group:claims"])
 
-    @made.node("ask", effect="human", gate=gate)
+    @flow.node("ask", effect="human", gate=gate)
     def ask(state: Any, ctx: Any) -> None:
         ctx.ask("covered", "Is it covered?", schema)
 
-    made.edge(START, "ask")
-    made.edge("ask", END)
-    return made
+    flow.edge(START, "ask")
+    flow.edge("ask", END)
+    return flow
 
 
 def shown_ask(row: PendingWrite) -> Any:
@@ -184,12 +184,12 @@ def test_a_question_whose_deadline_failed_the_run_is_asked_again_as_one(
 def test_a_question_comes_back_where_what_an_answer_would_replace_has_moved(
     rita: User,
 ) -> None:
-    made = asking(fn=ask_only, quorum=2)
+    flow = asking(fn=ask_only, quorum=2)
     gate = Gate(reviewers=["group:claims"])
-    made.node("other", effect="human", gate=gate)(lambda state, ctx: {"total": 3})
-    made.edge(START, "other")
-    made.edge("other", END)
-    run = advanced(made)
+    flow.node("other", effect="human", gate=gate)(lambda state, ctx: {"total": 3})
+    flow.edge(START, "other")
+    flow.edge("other", END)
+    run = advanced(flow)
     sign(run, rita, [("edit", 7), None])
     sign(run, rita, [None, "approve"])
     run = runs.advance(run.id)
@@ -203,13 +203,13 @@ def test_a_question_comes_back_where_what_an_answer_would_replace_has_moved(
 def test_each_task_of_a_fan_out_asks_by_itself_and_an_empty_one_nobody(
     rita: User,
 ) -> None:
-    made = asking("asking_many", fn=ask_only)
-    made.edges[:] = [edge for edge in made.edges if edge.source != START]
-    made.node("split", sends="ask")(
+    flow = asking("asking_many", fn=ask_only)
+    flow.edges[:] = [edge for edge in flow.edges if edge.source != START]
+    flow.node("split", sends="ask")(
         lambda state, ctx: [Send("ask", n) for n in range(2)]
     )
-    made.edge(START, "split")
-    run = advanced(made)
+    flow.edge(START, "split")
+    run = advanced(flow)
     assert ApprovalRequest.objects.filter(run=run).count() == 2
     sign(run, rita, [("edit", 4), "reject"])
     run = runs.advance(run.id)
@@ -218,14 +218,14 @@ def test_each_task_of_a_fan_out_asks_by_itself_and_an_empty_one_nobody(
 
 
 def test_a_loop_asks_at_each_visit(rita: User) -> None:
-    made = asking("asking_again", fn=ask_only)
-    made.edges[:] = [edge for edge in made.edges if edge.source != "after"]
-    made.branch(
+    flow = asking("asking_again", fn=ask_only)
+    flow.edges[:] = [edge for edge in flow.edges if edge.source != "after"]
+    flow.branch(
         "after",
         lambda state: "again" if state.total < 5 else "over",
         {"again": "ask", "over": END},
     )
-    run = advanced(made)
+    run = advanced(flow)
     sign(run, rita, [("edit", 1)])
     run = runs.advance(run.id)
     assert shown_ask(pending(run)[1]) == {"schema": None, "answered": False}
@@ -243,11 +243,11 @@ def test_a_question_beside_a_task_that_failed_is_kept(rita: User) -> None:
         if len(tries) == 1:
             raise ValueError("not yet")
 
-    made = asking("asking_beside", fn=ask_only)
-    made.node("fails")(fails_once)
-    made.edge(START, "fails")
-    made.edge("fails", END)
-    run = advanced(made)
+    flow = asking("asking_beside", fn=ask_only)
+    flow.node("fails")(fails_once)
+    flow.edge(START, "fails")
+    flow.edge("fails", END)
+    run = advanced(flow)
     assert run.status == Status.FAILED
     sign(run, rita, [("edit", 7)])
     run = runs.advance(runs.resume(run.id).id)
@@ -267,8 +267,8 @@ def test_a_fork_asks_again_and_an_answer_that_comes_with_it_counts(
     assert fork.status == Status.PAUSED
     answered = runs.fork(f"{run.key}:at-1", answers={"ask": {"total": 9}}, by=rita)
     assert state(runs.advance(answered.id))["notes"] == ["total 9"]
-    for one in (run, fork, answered):
-        assert verify_run(one.id) == []
+    for each_run in (run, fork, answered):
+        assert verify_run(each_run.id) == []
 
 
 @pytest.mark.parametrize("answers_before", [False, True])
@@ -359,9 +359,9 @@ class Possible(BaseModel):
 
 
 def test_no_automatic_policy_approves_what_nobody_has_answered(rita: User) -> None:
-    made = asking("asking_possibly", auto=lambda state, proposal: True)
-    made.state = Possible
-    run = advanced(made)
+    flow = asking("asking_possibly", auto=lambda state, proposal: True)
+    flow.state = Possible
+    run = advanced(flow)
     assert run.status == Status.PAUSED
     assert run_actions.request(run).status == "open"
     assert verify_run(run.id) == []

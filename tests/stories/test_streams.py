@@ -59,21 +59,21 @@ class Stream:
 
     def __init__(self, site: str, run: Run, token: str, **headers: str) -> None:
         self.link = http.client.HTTPConnection(urlsplit(site).netloc, timeout=15)
-        given = {
+        sent_headers = {
             "Authorization": f"Token {token}",
             "Accept": "text/event-stream",
             **headers,
         }
-        self.link.request("GET", f"/api/v1/runs/{run.id}/stream/", headers=given)
+        self.link.request("GET", f"/api/v1/runs/{run.id}/stream/", headers=sent_headers)
         self.answer = self.link.getresponse()
 
     def numbers(self, count: int) -> list[int]:
         """The ids of the next lines; fewer where the stream ends."""
-        found: list[int] = []
-        while len(found) < count and (row := self.answer.readline()):
+        collected: list[int] = []
+        while len(collected) < count and (row := self.answer.readline()):
             if row.startswith(b"id: "):
-                found.append(int(row[4:]))
-        return found
+                collected.append(int(row[4:]))
+        return collected
 
     def close(self) -> None:
         self.answer.close()
@@ -137,10 +137,10 @@ def test_fifty_streams_and_one_that_nobody_reads_hold_up_no_page_and_each_gets_e
             stack.enter_context(closing(Stream(site, run, ada))) for _ in range(MANY)
         ]
         loads_soon(site, ada)
-        assert {tuple(one.numbers(3)) for one in streams} == {(1, 2, 3)}
+        assert {tuple(stream.numbers(3)) for stream in streams} == {(1, 2, 3)}
         happen(run, 4, 5)
         loads_soon(site, ada)
-        assert {tuple(one.numbers(2)) for one in streams} == {(4, 5)}
+        assert {tuple(stream.numbers(2)) for stream in streams} == {(4, 5)}
     loads_soon(site, ada)
 
 

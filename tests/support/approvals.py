@@ -40,8 +40,8 @@ def payers(*people: Any) -> None:
 def opened(*, by: Any = None, **changes: Any) -> asking.Approval:
     """An approval of the body's items that waits for the group, unless changed."""
     body = {name: value for name, value in BODY.items() if name != "key"}
-    asked = asking.ask(asking.Inquiry(**{**body, **changes}), by=by)
-    return asking.approval_of(runs.advance(asked.run.id))
+    approval = asking.ask(asking.Inquiry(**{**body, **changes}), by=by)
+    return asking.approval_of(runs.advance(approval.run.id))
 
 
 def decided(asked: asking.Approval, by: Any, *verdicts: str) -> asking.Approval:

@@ -46,25 +46,25 @@ def paying(
     """People approve a total at `review`, and `pay` pays it on their authority; `wait`
     lies between, so that a slice may end there.
     """
-    made = graph(name)
-    made.node("review", effect="human", gate=gate or Gate(reviewers=["group:claims"]))(
+    flow = graph(name)
+    flow.node("review", effect="human", gate=gate or Gate(reviewers=["group:claims"]))(
         propose
     )
-    made.node("wait")(lambda state, ctx: None)
-    made.node("pay", **{"effect": "external", "authority": authority, **options})(fn)
-    made.node("refused")(lambda state, ctx: {"notes": ["refused"]})
-    made.edge(START, "review")
-    made.edge("review", "wait")
-    made.edge("wait", "pay")
-    made.edge("pay", END)
-    made.edge("pay", "refused", when="rejected" if authority else None)
-    made.edge("refused", END)
-    return made
+    flow.node("wait")(lambda state, ctx: None)
+    flow.node("pay", **{"effect": "external", "authority": authority, **options})(fn)
+    flow.node("refused")(lambda state, ctx: {"notes": ["refused"]})
+    flow.edge(START, "review")
+    flow.edge("review", "wait")
+    flow.edge("wait", "pay")
+    flow.edge("pay", END)
+    flow.edge("pay", "refused", when="rejected" if authority else None)
+    flow.edge("refused", END)
+    return flow
 
 
-def signed(made: Graph, by: User) -> Run:
+def signed(flow: Graph, by: User) -> Run:
     """A run that a person signed, which is about to pay."""
-    run = advanced(made)
+    run = advanced(flow)
     run_actions.sign(run, by, ["approve"] * len(run_actions.pending(run)))
     turns = iter([False, False])
     return slice_of(run, draining=lambda: next(turns, True))

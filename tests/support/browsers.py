@@ -103,11 +103,11 @@ async def parts_of(path: str, cookie: str, seen: Callable[[bytes], Any]) -> list
     }
     made = ApplicationCommunicator(application, scope)
     await made.send_input({"type": "http.request", "body": b"", "more_body": False})
-    found = []
+    collected = []
     while True:
         part = await made.receive_output(timeout=20)
         if part.get("body"):
-            found.append(seen(part["body"]))
+            collected.append(seen(part["body"]))
         if part["type"] == "http.response.body" and not part.get("more_body"):
             await made.wait(timeout=20)  # until its connection is closed
-            return found
+            return collected

@@ -135,7 +135,12 @@ def bare(template: Run, count: int, *, graph: str) -> None:
 
 
 def _copy(
-    table: str, new: dict[str, str], rest: str, given: list[Any], *, alias: str = "r"
+    table: str,
+    new: dict[str, str],
+    rest: str,
+    parameters: list[Any],
+    *,
+    alias: str = "r",
 ) -> None:
     model = next(one for one in (Run, Checkpoint) if one._meta.db_table == table)
     names = [field.column for field in model._meta.concrete_fields]
@@ -143,6 +148,6 @@ def _copy(
     values = ", ".join(new.get(name, f'{alias}."{name}"') for name in names)
     with connection.cursor() as cursor:
         cursor.execute(
-            f"INSERT INTO {table} ({columns}) SELECT {values} FROM {rest}", given
+            f"INSERT INTO {table} ({columns}) SELECT {values} FROM {rest}", parameters
         )
         cursor.execute(f"ANALYZE {table}")

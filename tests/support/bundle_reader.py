@@ -53,7 +53,7 @@ def first_bad_line(data: bytes, public_key: bytes) -> int:
 
 
 def _bodies(data: bytes) -> list[tuple[dict[str, Any], str]]:
-    found = []
+    collected = []
     before = "0" * 64
     for number, line in enumerate(_split(data), start=1):
         match = _LINE.fullmatch(line)
@@ -64,8 +64,10 @@ def _bodies(data: bytes) -> list[tuple[dict[str, Any], str]]:
         ):
             raise Wrong(number)
         before = match[1].decode()
-        found.append((match[2], before))
-    return [(_object(body, n), hash_) for n, (body, hash_) in enumerate(found, start=1)]
+        collected.append((match[2], before))
+    return [
+        (_object(body, n), hash_) for n, (body, hash_) in enumerate(collected, start=1)
+    ]
 
 
 def _split(data: bytes) -> list[bytes]:
@@ -137,7 +139,9 @@ class _Told:
         self.requests: dict[str, dict[str, Any]] = {}
         self.receipts: dict[str, dict[str, Any]] = {}
         self.vetoed: dict[str, dict[str, tuple[int, str]] | None] = {}
-        self.erasures = {one["id"]: one["rows_hash"] for one in manifest["erasures"]}
+        self.erasures = {
+            erasure["id"]: erasure["rows_hash"] for erasure in manifest["erasures"]
+        }
         self.ended: set[str] = set()
         for first, last, *_ in [
             *manifest["removed"]["events"],
@@ -224,10 +228,10 @@ def _event(told: _Told, body: dict[str, Any]) -> bool:
     )
     told.log[row["seq"]] = (row["hash"], row["type"])
     if row["type"] == "erased" and told.plain:
-        said = json.loads(row["payload"])
-        if told.erasures.get(said["record"]) != said["rows_hash"]:
+        document = json.loads(row["payload"])
+        if told.erasures.get(document["record"]) != document["rows_hash"]:
             return False
-        told.ended.add(said["record"])
+        told.ended.add(document["record"])
     return row["seq"] == number + 1 and (
         made == row["hash"] or "payload" in _erased(body)
     )
@@ -347,7 +351,11 @@ def _confirmed(told: _Told, body: dict[str, Any], seen: list[dict[str, Any]]) ->
         and hashlib.sha256(key).hexdigest() == signed["fingerprint"]
         and (document["run"], document["by"]) == (row["run"], row["by_name"])
     )
-    lines = [one for one in document["decisions"] if one["write"] == row["write"]]
+    lines = [
+        decision
+        for decision in document["decisions"]
+        if decision["write"] == row["write"]
+    ]
     if not fits or len(lines) != 1:
         return False
     told_line = {
@@ -382,11 +390,14 @@ def _decision(told: _Told, body: dict[str, Any]) -> bool:
         return True
     revisions = told.writes.get(row["write"], [])
     seen = [
-        one
-        for one in revisions
-        if one["hash"] == row["seen_hash"] and one["revision"] <= row["revision"]
+        revision
+        for revision in revisions
+        if revision["hash"] == row["seen_hash"]
+        and revision["revision"] <= row["revision"]
     ]
-    own = [one for one in revisions if one["revision"] == row["revision"]]
+    own = [
+        revision for revision in revisions if revision["revision"] == row["revision"]
+    ]
     if not (seen and own and row["request"] in told.requests):
         return False
     if not _confirmed(told, body, seen):

@@ -78,14 +78,14 @@ def written(bodies: list[dict[str, Any]], key: Ed25519PrivateKey) -> bytes:
         last = _append(lines, last, body)
     text = f"{FORMAT}\n{public}\n{len(lines)}\n{last}\n".encode()
     signature = key.sign(text).hex()
-    said = {
+    statement = {
         "kind": "signature",
         "lines": len(lines),
         "last": last,
         "key": public,
         "signature": signature,
     }
-    _append(lines, last, said)
+    _append(lines, last, statement)
     return b"".join(lines)
 
 

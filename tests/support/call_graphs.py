@@ -51,11 +51,11 @@ def pay(state: Any, ctx: Any) -> dict[str, Any]:
     return {"notes": [f"paid {ctx.args.amount} to {ctx.args.payee}"]}
 
 
-def noting(text: str, **more: Any) -> Callable[[Any, Any], dict[str, Any]]:
+def noting(text: str, **options: Any) -> Callable[[Any, Any], dict[str, Any]]:
     """A node that notes a text and writes further channels."""
 
     def note(state: Any, ctx: Any) -> dict[str, Any]:
-        return {"notes": [text], **more}
+        return {"notes": [text], **options}
 
     return note
 

@@ -311,7 +311,7 @@ def long_list(name: str, count: int, *, value: Any = None) -> Graph:
 def decide_all(run: Run, *, by: User, verdict: str = "approve") -> None:
     """Give every pending write of the run this verdict."""
     rows = run_actions.pending(run)
-    given = [
+    decisions = [
         {
             "write": str(row.write),
             "hash": row.hash,
@@ -320,7 +320,7 @@ def decide_all(run: Run, *, by: User, verdict: str = "approve") -> None:
         }
         for row in rows
     ]
-    reviews.sign(run.id, given, by=by)
+    reviews.sign(run.id, decisions, by=by)
 
 
 def with_a_file(name: str, *, required: bool) -> Graph:

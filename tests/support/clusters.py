@@ -208,5 +208,5 @@ def handed_out(broker):
     """The claims in the messages that the broker gives now."""
     return [
         Claim(*message["args"])
-        for message in map(SignedPackage.loads, (one[1] for one in broker.dequeue()))
+        for message in map(SignedPackage.loads, (job[1] for job in broker.dequeue()))
     ]

@@ -27,39 +27,39 @@ def gated(
     **options: Any,
 ) -> Graph:
     """A graph whose gate holds a payout of that amount, or `many` notes."""
-    made = Graph(name, input=Order, state=Paid, encrypted=encrypted)
+    flow = Graph(name, input=Order, state=Paid, encrypted=encrypted)
     options = {"reviewers": ["group:claims"], **options}
     gate = Gate(writes={"payout": Show(label="Pay", money="amount")}, **options)
 
-    @made.node(effect="human", gate=gate)
+    @flow.node(effect="human", gate=gate)
     def propose(state: Any, ctx: Any) -> Any:
         if many:
             return [Write("notes", [f"note {number}"]) for number in range(many)]
         return {"payout": {"amount": amount}}
 
-    made.edge(START, "propose")
-    made.edge("propose", END)
-    return made
+    flow.edge(START, "propose")
+    flow.edge("propose", END)
+    return flow
 
 
 def doubly_gated(name: str = "doubly") -> Graph:
     """A graph whose payout asks for a password, and whose notes ask for a passkey."""
-    made = Graph(name, input=Order, state=Paid)
+    flow = Graph(name, input=Order, state=Paid)
     password = Gate(reviewers=["group:claims"], confirm="password")
     passkey = Gate(reviewers=["group:claims"], confirm="passkey")
 
-    @made.node(effect="human", gate=password)
+    @flow.node(effect="human", gate=password)
     def propose(state: Any, ctx: Any) -> Any:
         return {"payout": {"amount": "6000"}}
 
-    @made.node(effect="human", gate=passkey)
+    @flow.node(effect="human", gate=passkey)
     def note(state: Any, ctx: Any) -> Any:
         return {"notes": ["note"]}
 
     for node in ("propose", "note"):
-        made.edge(START, node)
-        made.edge(node, END)
-    return made
+        flow.edge(START, node)
+        flow.edge(node, END)
+    return flow
 
 
 def items_of(run: Run, verdict: str = "approve", **extra: Any) -> list[dict[str, Any]]:

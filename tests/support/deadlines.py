@@ -19,21 +19,21 @@ HOUR = timedelta(hours=1)
 
 def gated(name: str, **gate: Any) -> Graph:
     """propose, whose gate holds a letter and a total for an hour; then finish."""
-    made = graph(name)
+    flow = graph(name)
     options = {"reviewers": ["group:claims"], "deadline": HOUR, **gate}
 
-    @made.node(effect="human", gate=Gate(**options))
+    @flow.node(effect="human", gate=Gate(**options))
     def propose(state: Any, ctx: Any) -> list[Write]:
         return [Write("letter", "Dear Marta"), Write("total", 4)]
 
-    @made.node()
+    @flow.node()
     def finish(state: Any, ctx: Any) -> dict[str, Any]:
         return {"notes": ["finished"]}
 
-    made.edge(START, "propose")
-    made.edge("propose", "finish", when=("approved", "partial"))
-    made.edge("finish", END)
-    return made
+    flow.edge(START, "propose")
+    flow.edge("propose", "finish", when=("approved", "partial"))
+    flow.edge("finish", END)
+    return flow
 
 
 def paused_run(name: str = "with-deadline", **gate: Any) -> Run:
@@ -54,8 +54,8 @@ def let_come(run: Run) -> None:
 
 def meet_deadline(run: Run) -> bool:
     """Let the deadline of a run's only open request decide, without its job."""
-    asked = ApprovalRequest.objects.get(run=run, status="open")
-    return deadlines.meet_deadline(run.id, asked.id)
+    request = ApprovalRequest.objects.get(run=run, status="open")
+    return deadlines.meet_deadline(run.id, request.id)
 
 
 def work_off(run: Run) -> list[Job]:

@@ -13,18 +13,18 @@ from tests.support.small_graphs import advanced, graph
 
 def paused_run() -> Run:
     """A run at a gate that holds one write, whose rejection needs a reason."""
-    made = graph("signed")
+    flow = graph("signed")
     gate = Gate(
         reviewers=["group:claims"], writes={"letter": Show(reason_required=True)}
     )
 
-    @made.node(effect="human", gate=gate)
+    @flow.node(effect="human", gate=gate)
     def propose(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": "proposed"}
 
-    made.edge(START, "propose")
-    made.edge("propose", END)
-    return advanced(made)
+    flow.edge(START, "propose")
+    flow.edge("propose", END)
+    return advanced(flow)
 
 
 def execute_sql(statement: str) -> None:

@@ -13,9 +13,9 @@ def opened(envelope: bytes, payload_type: str, public_key: bytes) -> Any:
     """The JSON payload of an envelope that this key signed. Raises `InvalidSignature`,
     `ValueError`, `KeyError`.
     """
-    found = json.loads(envelope)
-    body = _decoded(found["payload"])
-    kind = found["payloadType"].encode()
+    document = json.loads(envelope)
+    body = _decoded(document["payload"])
+    kind = document["payloadType"].encode()
     before = (
         b"DSSEv1"
         + b" "
@@ -27,11 +27,11 @@ def opened(envelope: bytes, payload_type: str, public_key: bytes) -> Any:
         + b" "
         + body
     )
-    for signature in found["signatures"]:
+    for signature in document["signatures"]:
         Ed25519PublicKey.from_public_bytes(public_key).verify(
             _decoded(signature["sig"]), before
         )
-    if found["payloadType"] != payload_type or not found["signatures"]:
+    if document["payloadType"] != payload_type or not document["signatures"]:
         raise ValueError("another type, or nobody signed it")
     return json.loads(body)
 

@@ -27,7 +27,7 @@ def paying(
     """People approve a total, which `pay` pays, so many `times` at once if that is
     given; then `tell` writes a letter.
     """
-    made = graph(name)
+    flow = graph(name)
 
     def count(state: Any, ctx: Any) -> list[Send] | None:
         return [Send("pay", number) for number in range(times)] if times else None
@@ -36,20 +36,20 @@ def paying(
 
     asks = Gate(**{"reviewers": ["group:claims"], **(gate or {})})
 
-    @made.node("review", effect="human", gate=asks)
+    @flow.node("review", effect="human", gate=asks)
     def review(state: Any, ctx: Any) -> dict[str, Any]:
         return {"total": state.total + 7}
 
-    made.node("count", **count_options)(count)
-    made.node("pay", **{"effect": "external", "idempotent": True, **options})(fn)
-    made.node("tell", effect="external", idempotent=True)(fine)
-    made.node("refuse", effect="external", idempotent=True)(fine)
-    made.edge(START, "review")
-    made.edge("review", "count")
+    flow.node("count", **count_options)(count)
+    flow.node("pay", **{"effect": "external", "idempotent": True, **options})(fn)
+    flow.node("tell", effect="external", idempotent=True)(fine)
+    flow.node("refuse", effect="external", idempotent=True)(fine)
+    flow.edge(START, "review")
+    flow.edge("review", "count")
     if not times:
-        made.edge("count", "pay")
-    made.edge("pay", "tell")
-    made.edge("tell", END)
-    made.edge("review", "refuse", when="rejected")
-    made.edge("refuse", END)
-    return made
+        flow.edge("count", "pay")
+    flow.edge("pay", "tell")
+    flow.edge("tell", END)
+    flow.edge("review", "refuse", when="rejected")
+    flow.edge("refuse", END)
+    return flow

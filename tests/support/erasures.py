@@ -30,14 +30,17 @@ def whole_story(people: cast.People, **fields: Any) -> Run:
     settling, the end.
     """
     people.reviewer.groups.add(Group.objects.get_or_create(name="claims")[0])
-    given = {
+    run_input = {
         "number": "7",
         "person": marked("input"),
         "branch": marked("fact"),
         **fields,
     }
     run = runs.start(
-        "secret_claim", given, by=people.starter, metadata={"about": marked("metadata")}
+        "secret_claim",
+        run_input,
+        by=people.starter,
+        metadata={"about": marked("metadata")},
     )
     assert runs.advance(run.id).status == Status.PAUSED
     _decide(run, people)

@@ -13,9 +13,9 @@ def forked(
     origin: Run, seq: int, patch: dict[str, Any] | None = None, *, by: Any
 ) -> Run:
     """A queued run from a checkpoint of another, patched. Effects may happen again."""
-    left = Checkpoint.objects.get(run=origin.id, seq=seq)
-    again = [str(node) for node in runs.plan(left.id, patch=patch).needs_yes]
-    return runs.fork(left.id, patch=patch, allow_effects=again, by=by)
+    departed = Checkpoint.objects.get(run=origin.id, seq=seq)
+    again = [str(node) for node in runs.plan(departed.id, patch=patch).needs_yes]
+    return runs.fork(departed.id, patch=patch, allow_effects=again, by=by)
 
 
 def began(

@@ -26,20 +26,20 @@ from tests.support.sealed_tables import run_sql
 
 def encrypted_gated(**settings: Any) -> Graph:
     """`gated`, with all its values encrypted, registered as `secret`."""
-    made = Graph("secret", input=Order, state=Ledger, encrypted=True, **settings)
-    made.node(
+    flow = Graph("secret", input=Order, state=Ledger, encrypted=True, **settings)
+    flow.node(
         effect="human",
         gate=Gate(reviewers=["group:claims"], title="Pay {input.number}?"),
     )(propose)
-    made.node(effect="external", idempotent=True)(release)
-    made.node()(refuse)
-    made.edge(START, "propose")
-    made.edge("propose", "release", when=("approved", "partial"))
-    made.edge("propose", "refuse", when="rejected")
-    made.edge("release", END)
-    made.edge("refuse", END)
-    registry.replace(made)
-    return made
+    flow.node(effect="external", idempotent=True)(release)
+    flow.node()(refuse)
+    flow.edge(START, "propose")
+    flow.edge("propose", "release", when=("approved", "partial"))
+    flow.edge("propose", "refuse", when="rejected")
+    flow.edge("release", END)
+    flow.edge("refuse", END)
+    registry.replace(flow)
+    return flow
 
 
 def a_full_run(folder: Path, reviewer: Any, *, graph: str = "gated") -> Run:
@@ -150,8 +150,12 @@ def another(field: "Field[Any, Any]", value: Any) -> Any:
     if kind == "BooleanField":
         return not value
     if kind == "BinaryField":
-        kept = bytes(value or b"")
-        return kept[:-1] + bytes([kept[-1] ^ 1]) if kept else b"\x01null"
+        stored_bytes = bytes(value or b"")
+        return (
+            stored_bytes[:-1] + bytes([stored_bytes[-1] ^ 1])
+            if stored_bytes
+            else b"\x01null"
+        )
     if isinstance(value, str):
         return (value[:-1] + ("x" if value[-1:] != "x" else "y")) if value else "x"
     return (value or 0) + 1000

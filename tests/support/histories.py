@@ -23,9 +23,9 @@ def policy(graph: str, **fields: Any) -> RetentionPolicy:
     return retention.save_policy(row, by=None)
 
 
-def pruned(given: RetentionPolicy, *, by: Any = None) -> Job:
+def pruned(policy: RetentionPolicy, *, by: Any = None) -> Job:
     """The removal of what a policy does not keep, to its end."""
-    job = kinds.advance(retention.prune(given, by=by).id)
+    job = kinds.advance(retention.prune(policy, by=by).id)
     assert job.status == "done"
     assert job.error == ""
     return job
@@ -56,11 +56,11 @@ def faults(*of: Run) -> list[str]:
 
 def short_run(name: str) -> Run:
     """A run of three checkpoints, which ended."""
-    made = graph(name)
+    flow = graph(name)
     for node in "ab":
-        made.node(node)(lambda state, ctx: {"notes": [ctx.node]})
-    join_in_a_row(made, "a", "b")
-    return advanced(made)
+        flow.node(node)(lambda state, ctx: {"notes": [ctx.node]})
+    join_in_a_row(flow, "a", "b")
+    return advanced(flow)
 
 
 def long_run(name: str = "long", nodes: str = "abcdefgh", **settings: Any) -> Run:

@@ -93,14 +93,14 @@ def history(graph: Any, name: str) -> list[Any]:
         s.config["configurable"]["checkpoint_id"]: place
         for place, s in enumerate(snapshots)
     }
-    found = []
+    collected = []
     for s in snapshots:
         parent = s.parent_config
         parent_id = parent["configurable"]["checkpoint_id"] if parent else None
         tasks = [(t.name, t.error, _plain(t.interrupts), t.result) for t in s.tasks]
         metadata = {name: s.metadata[name] for name in ("source", "step")}
-        found.append((s.values, s.next, metadata, places.get(parent_id), tasks))
-    return found
+        collected.append((s.values, s.next, metadata, places.get(parent_id), tasks))
+    return collected
 
 
 def _plain(value: Any) -> Any:

@@ -15,16 +15,16 @@ def large(name: str, nodes: str, *, full: str = "", **settings: Any) -> Graph:
     """A chain whose first node writes a long letter and whose others a note each; the
     disk is full for those of `full`.
     """
-    made = graph(name, **settings)
+    flow = graph(name, **settings)
 
     def run(state: Any, ctx: Any) -> dict[str, Any]:
         Full.left = 0 if ctx.node in full else None
         return {"letter": LARGE} if ctx.node == nodes[0] else {"notes": [ctx.node]}
 
     for node in nodes:
-        made.node(node)(run)
-    join_in_a_row(made, *nodes)
-    return made
+        flow.node(node)(run)
+    join_in_a_row(flow, *nodes)
+    return flow
 
 
 def last(run: Run) -> Checkpoint:

@@ -47,7 +47,7 @@ class LiveCommits:
         """The longest superstep, with its commit, between two moments of
         `time.monotonic`: seconds, and how many.
         """
-        found = [one for one in self.moments() if begin <= one <= end]
+        found = [moment for moment in self.moments() if begin <= moment <= end]
         return max(
             (b - a for a, b in zip(found, found[1:], strict=False)), default=0.0
         ), len(found)
@@ -98,15 +98,15 @@ def commit_all_the_while(file: Path) -> None:
             moments.write(f"{time.monotonic():.6f}\n")
             return {"total": state.total + 1}
 
-        made = graph("live", max_supersteps=STEPS + 9)
-        made.node("step")(step)
-        made.edge(START, "step")
-        made.branch(
+        flow = graph("live", max_supersteps=STEPS + 9)
+        flow.node("step")(step)
+        flow.edge(START, "step")
+        flow.branch(
             "step",
             lambda state: "on" if state.total < STEPS else "off",
             {"on": "step", "off": END},
         )
-        registered(made)
+        registered(flow)
         while True:
             runs.advance(runs.start("live", {}).id)
 

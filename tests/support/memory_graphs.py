@@ -23,37 +23,37 @@ def chain(
     name: str, *nodes: Node, options: Sequence[dict[str, Any]] = (), **settings: Any
 ) -> Graph:
     """A registered graph of these nodes, one after another, each under its own name."""
-    made = graph(name, **settings)
+    flow = graph(name, **settings)
     names = [START, *(node.__name__ for node in nodes), END]
     for n, node in enumerate(nodes):
-        made.node(**(options[n] if n < len(options) else {}))(node)
+        flow.node(**(options[n] if n < len(options) else {}))(node)
     for source, target in zip(names, names[1:], strict=False):
-        made.edge(source, target)
-    return registered(made)
+        flow.edge(source, target)
+    return registered(flow)
 
 
 def side_by_side(
     name: str, *nodes: Node, options: Sequence[dict[str, Any]] = (), **settings: Any
 ) -> Graph:
     """A registered graph of these nodes, all in one superstep."""
-    made = graph(name, **settings)
+    flow = graph(name, **settings)
     for n, node in enumerate(nodes):
-        made.node(**(options[n] if n < len(options) else {}))(node)
-        made.edge(START, node.__name__)
-        made.edge(node.__name__, END)
-    return registered(made)
+        flow.node(**(options[n] if n < len(options) else {}))(node)
+        flow.edge(START, node.__name__)
+        flow.edge(node.__name__, END)
+    return registered(flow)
 
 
-def gone(made: Graph) -> Run:
+def gone(flow: Graph) -> Run:
     """A run of the graph, worked on until it rests."""
-    return runs.advance(runs.start(made.name, {}).id)
+    return runs.advance(runs.start(flow.name, {}).id)
 
 
-def remember(key: str, content: Any, namespace: str = "facts", **more: Any) -> Run:
+def remember(key: str, content: Any, namespace: str = "facts", **options: Any) -> Run:
     """Another run that remembers this, from start to end."""
 
     def put(state: Any, ctx: Any) -> None:
-        ctx.memory.put(key, content, namespace, **more)
+        ctx.memory.put(key, content, namespace, **options)
 
     return gone(chain("remember", put))
 

@@ -17,10 +17,10 @@ PAID: list[str] = []
 
 def claim(name: str, **gate: Any) -> Graph:
     """first -> ask (human, proposes total 10) -> pay (external) | refuse"""
-    made = graph(name)
-    made.node("first")(lambda state, ctx: {"notes": ["first"]})
+    flow = graph(name)
+    flow.node("first")(lambda state, ctx: {"notes": ["first"]})
     shown = {"writes": {"total": Show(label="Pay {value}")}, **gate}
-    made.node("ask", effect="human", gate=Gate(reviewers=["group:claims"], **shown))(
+    flow.node("ask", effect="human", gate=Gate(reviewers=["group:claims"], **shown))(
         lambda state, ctx: [Write("total", 10)]
     )
 
@@ -28,15 +28,15 @@ def claim(name: str, **gate: Any) -> Graph:
         PAID.append(f"{ctx.idempotency_key}:{state.total}")
         return {"notes": [f"paid {state.total}"]}
 
-    made.node("pay", effect="external", idempotent=True)(pay)
-    made.node("refuse")(lambda state, ctx: {"notes": ["refused"]})
-    made.edge(START, "first")
-    made.edge("first", "ask")
-    made.edge("ask", "pay", when=("approved", "partial"))
-    made.edge("ask", "refuse", when="rejected")
-    made.edge("pay", END)
-    made.edge("refuse", END)
-    return made
+    flow.node("pay", effect="external", idempotent=True)(pay)
+    flow.node("refuse")(lambda state, ctx: {"notes": ["refused"]})
+    flow.edge(START, "first")
+    flow.edge("first", "ask")
+    flow.edge("ask", "pay", when=("approved", "partial"))
+    flow.edge("ask", "refuse", when="rejected")
+    flow.edge("pay", END)
+    flow.edge("refuse", END)
+    return flow
 
 
 def paid(name: str, people: cast.People, **gate: Any) -> Run:

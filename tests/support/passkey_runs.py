@@ -24,9 +24,11 @@ def passkey_run(by: User, *, confirm: str = "passkey", **options: Any) -> Run:
     run = advanced(gated("by_passkey", confirm=confirm, **options))
     reason = "it is due"
     items = items_of(run, verdict="edit", value={"amount": "7000"}, reason=reason)
-    asked = reviews.passkey_challenge(run.id, items, by=by, site=SITE, session=SESSION)
-    answer = authenticator.sign(asked["options"])
-    confirmation = authenticators.confirmation(by, asked, answer)
+    challenge = reviews.passkey_challenge(
+        run.id, items, by=by, site=SITE, session=SESSION
+    )
+    answer = authenticator.sign(challenge["options"])
+    confirmation = authenticators.confirmation(by, challenge, answer)
     reviews.sign(run.id, items, by=by, confirmation=confirmation)
     run = runs.advance(run.id)
     assert run.status == "completed", run.status

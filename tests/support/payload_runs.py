@@ -12,11 +12,11 @@ from tests.support.small_graphs import graph
 
 def chain(name: str, *nodes: str, **settings: Any) -> Graph:
     """Nodes one after another, each of which leaves a note."""
-    made = graph(name, **{"payloads": "cellar", **settings})
+    flow = graph(name, **{"payloads": "cellar", **settings})
     for node in nodes:
-        made.node(node)(lambda state, ctx: {"notes": [ctx.node]})
-    join_in_a_row(made, *nodes)
-    return made
+        flow.node(node)(lambda state, ctx: {"notes": [ctx.node]})
+    join_in_a_row(flow, *nodes)
+    return flow
 
 
 def kept_files(folder: Path) -> list[Path]:

@@ -27,7 +27,7 @@ def database_url() -> str:
     return f"postgres://{settings['USER']}@/{settings['NAME']}?host={quote(str(settings['HOST']))}"
 
 
-def environment(**more: str) -> dict[str, str]:
+def environment(**options: str) -> dict[str, str]:
     """The environment of a process of the test's own, with a short lease."""
     return {
         **os.environ,
@@ -36,7 +36,7 @@ def environment(**more: str) -> dict[str, str]:
         "COUNTERSIGN_LEASE_SECONDS": "2",
         "COUNTERSIGN_LOG_LEVEL": "WARNING",
         "PYTHONPATH": str(ROOT),
-        **more,
+        **options,
     }
 
 

@@ -23,14 +23,14 @@ def asking(
     """People are asked at `ask`; `after` notes the total that it reads then, and
     `declined` that nothing was answered.
     """
-    made = graph(name, **(settings or {}))
+    flow = graph(name, **(settings or {}))
     options = {"reviewers": ["group:claims"], **gate}
-    made.node("ask", effect="human", gate=Gate(**options))(fn)
-    made.node("after")(lambda state, ctx: {"notes": [f"total {state.total}"]})
-    made.node("declined")(lambda state, ctx: {"notes": ["declined"]})
-    made.edge(START, "ask")
-    made.edge("ask", "after", when=("approved", "partial"))
-    made.edge("ask", "declined", when="rejected")
-    made.edge("after", END)
-    made.edge("declined", END)
-    return made
+    flow.node("ask", effect="human", gate=Gate(**options))(fn)
+    flow.node("after")(lambda state, ctx: {"notes": [f"total {state.total}"]})
+    flow.node("declined")(lambda state, ctx: {"notes": ["declined"]})
+    flow.edge(START, "ask")
+    flow.edge("ask", "after", when=("approved", "partial"))
+    flow.edge("ask", "declined", when="rejected")
+    flow.edge("after", END)
+    flow.edge("declined", END)
+    return flow

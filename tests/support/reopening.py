@@ -23,8 +23,8 @@ def reopen_between_reads(
 
     def read(run_id: UUID, line: int, visits: Any) -> list[PendingWrite]:
         monkeypatch.setattr(reader, "of_tasks", of_tasks)
-        asked = ApprovalRequest.objects.get(run=run, status="open")
-        opened.append(reopen(asked.id, by=by, reason="stricter now"))
+        request = ApprovalRequest.objects.get(run=run, status="open")
+        opened.append(reopen(request.id, by=by, reason="stricter now"))
         rows: list[PendingWrite] = of_tasks(run_id, line, visits)
         return rows
 

@@ -32,7 +32,7 @@ EMPTY_FRONTIER: dict[str, Any] = {}
 def a_run(**columns: Any) -> Run:
     """A run with an input. `input` is JSON."""
     n = next(_numbers)
-    given = {
+    values = {
         "key": f"key-{n}",
         "graph": "claim_payout",
         "version": "1",
@@ -40,13 +40,13 @@ def a_run(**columns: Any) -> Run:
         "created_at": START + timedelta(minutes=n),
         **columns,
     }
-    content = canonical.dumps(given.get("input", {"claim_id": "CLM-1"}))
-    given = {
+    content = canonical.dumps(values.get("input", {"claim_id": "CLM-1"}))
+    values = {
         "input_hash": canonical.digest(content),
-        **given,
+        **values,
         "input": codec.pack(content),
     }
-    run = Run.objects.create(**given)
+    run = Run.objects.create(**values)
     return sealed(run)
 
 
@@ -82,7 +82,7 @@ def a_checkpoint(run: Run, seq: int, **columns: Any) -> Checkpoint:
         .order_by("-seq")
         .values_list("id", flat=True)
     )
-    given = {
+    values = {
         "superstep": seq,
         "line": 1,
         "source": "superstep" if seq else "input",
@@ -94,7 +94,7 @@ def a_checkpoint(run: Run, seq: int, **columns: Any) -> Checkpoint:
     }
     full = canonical.dumps(payload)
     made = Checkpoint(
-        run=run, seq=seq, anchor=seq, snapshot_hash=canonical.digest(full), **given
+        run=run, seq=seq, anchor=seq, snapshot_hash=canonical.digest(full), **values
     )
     sealed_rows.seal(made, protection_of(run))
     made.snapshot = codec.pack(full)
@@ -113,7 +113,7 @@ def many_checkpoints(
     begun = Checkpoint.objects.get(run=run, seq=run.head_seq)
     document = snapshot_of(begun)
     parent = begun.id
-    made = []
+    rows = []
     for seq in range(run.head_seq + 1, last + 1):
         node = nodes[seq % len(nodes)]
         entry = {
@@ -150,9 +150,9 @@ def many_checkpoints(
         sealed_rows.seal(row, protection_of(run))
         row.snapshot = codec.pack(full)
         parent = row.id
-        made.append(row)
-    Checkpoint.objects.bulk_create(made, batch_size=500)
-    sealed(run, head=made[-1].id, head_seq=last)
+        rows.append(row)
+    Checkpoint.objects.bulk_create(rows, batch_size=500)
+    sealed(run, head=rows[-1].id, head_seq=last)
 
 
 def an_event(run: Run, seq: int, **columns: Any) -> RunEvent:
@@ -183,7 +183,7 @@ def a_request(run: Run, *reviewers: str, **columns: Any) -> ApprovalRequest:
         "reason_required": [],
         **columns.pop("policy", {}),
     }
-    given = {
+    values = {
         "line": 1,
         "node": "propose",
         "visit": next(_numbers),
@@ -191,9 +191,9 @@ def a_request(run: Run, *reviewers: str, **columns: Any) -> ApprovalRequest:
         "opened_at": START + timedelta(minutes=next(_numbers)),
         **columns,
     }
-    given["title"] = pack_json(given.get("title", "Pay it?"))
-    given["facts"] = pack_json(given.get("facts", []))
-    request = ApprovalRequest(run=run, policy=policy, policy_hash="p" * 64, **given)
+    values["title"] = pack_json(values.get("title", "Pay it?"))
+    values["facts"] = pack_json(values.get("facts", []))
+    request = ApprovalRequest(run=run, policy=policy, policy_hash="p" * 64, **values)
     sealed_rows.seal_and_encrypt([request], protection_of(run))
     request.save(force_insert=True)
     RequestReviewer.objects.bulk_create(

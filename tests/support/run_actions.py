@@ -63,10 +63,10 @@ def sign_open(run: Run, by: User, verdict: str, *, requests: int | None = None) 
     """Give every write of the open requests this verdict; of the first `requests` only,
     by id.
     """
-    asked = ApprovalRequest.objects.filter(run=run, status="open").order_by(
+    approval_requests = ApprovalRequest.objects.filter(run=run, status="open").order_by(
         "node", "visit", "index"
     )[:requests]
-    tasks = {(one.line, one.task) for one in asked}
+    tasks = {(one.line, one.task) for one in approval_requests}
     items = [
         {"write": str(row.write), "hash": row.hash, "verdict": verdict}
         for row in pending(run)

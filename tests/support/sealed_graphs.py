@@ -27,9 +27,9 @@ def graph(*, encrypted: bool = False, **gate: Any) -> Graph:
     """propose, whose two writes `group:claims` decides; pay, which acts outside; then
     close.
     """
-    made = Graph("watched", input=Order, state=Notes, encrypted=encrypted)
+    flow = Graph("watched", input=Order, state=Notes, encrypted=encrypted)
 
-    @made.node(
+    @flow.node(
         effect="human",
         gate=Gate(reviewers=["group:claims"], title="Pay {input.number}?", **gate),
     )
@@ -39,24 +39,24 @@ def graph(*, encrypted: bool = False, **gate: Any) -> Graph:
             Write("letter", "Dear Ada", label="letter"),
         ]
 
-    @made.node(effect="external")
+    @flow.node(effect="external")
     def pay(state: Notes, ctx: Any) -> dict[str, Any]:
         if "pay" in broken:
             raise RuntimeError("the line broke")
         outside(ctx, f"paid {state.payout}")
         return {"notes": ["paid"]}
 
-    @made.node()
+    @flow.node()
     def close(state: Notes, ctx: Any) -> dict[str, Any]:
         if "close" in broken:
             raise RuntimeError("close is broken")
         return {"notes": ["closed"]}
 
-    made.edge(START, "propose")
-    made.edge("propose", "pay")
-    made.edge("pay", "close")
-    made.edge("close", END)
-    return made
+    flow.edge(START, "propose")
+    flow.edge("propose", "pay")
+    flow.edge("pay", "close")
+    flow.edge("close", END)
+    return flow
 
 
 def started(folder: Path, **settings: Any) -> Run:

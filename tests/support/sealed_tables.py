@@ -39,7 +39,7 @@ def an_encrypted_run(**columns: Any) -> Run:
 
 def encrypted_writes(run: Run, count: int) -> list[PendingWrite]:
     """Pending writes of a run, each with a value of its own."""
-    made = []
+    collected = []
     for n in range(count):
         row = PendingWrite(
             write=uuid4(),
@@ -60,9 +60,9 @@ def encrypted_writes(run: Run, count: int) -> list[PendingWrite]:
             superstep=1,
             staged_at=rows.START,
         )
-        made.append(row)
-    sealed_rows.seal_and_encrypt(made, COVER)
-    return PendingWrite.objects.bulk_create(made)
+        collected.append(row)
+    sealed_rows.seal_and_encrypt(collected, COVER)
+    return PendingWrite.objects.bulk_create(collected)
 
 
 def an_encrypted_decision(run: Run, by: Any) -> Decision:

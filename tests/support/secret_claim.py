@@ -75,7 +75,7 @@ def registered(*, encrypted: bool = True) -> Graph:
     """gather sends to look up; people decide on a payout and a letter; something
     breaks, and sending is unknown.
     """
-    made = Graph(
+    flow = Graph(
         "secret_claim",
         input=Claim,
         state=State,
@@ -86,34 +86,34 @@ def registered(*, encrypted: bool = True) -> Graph:
             Fact("Person", "input.person"),
         ],
     )
-    _asking(made)
-    _acting(made)
-    made.edge(START, "gather")
-    made.edge("gather", "propose")
-    made.edge("look", END)
-    made.edge("propose", "fragile", when=("approved", "partial"))
-    made.edge("fragile", "send")
-    made.edge("send", "pay")
-    made.edge("pay", END)
-    registry.replace(made)
-    return made
+    _asking(flow)
+    _acting(flow)
+    flow.edge(START, "gather")
+    flow.edge("gather", "propose")
+    flow.edge("look", END)
+    flow.edge("propose", "fragile", when=("approved", "partial"))
+    flow.edge("fragile", "send")
+    flow.edge("send", "pay")
+    flow.edge("pay", END)
+    registry.replace(flow)
+    return flow
 
 
-def _asking(made: Graph) -> None:
-    @made.node(sends=["look"])
+def _asking(flow: Graph) -> None:
+    @flow.node(sends=["look"])
     def gather(state: State, ctx: Any) -> list[Send]:
         ctx.report(1, 2, marked("report"))
         time.sleep(0.15)
         ctx.memory.put("claims", {"said": marked("memory")}, namespace="people")
         return [Send("look", {"where": marked("payload")})]
 
-    @made.node(effect="read")
+    @flow.node(effect="read")
     def look(state: State, ctx: Any) -> dict[str, Any]:
         ctx.metadata("found", marked("noted"))
         ctx.figure("tokens", 12)
         return {"notes": [marked("state")]}
 
-    @made.node(effect="human", gate=GATE)
+    @flow.node(effect="human", gate=GATE)
     def propose(state: State, ctx: Any) -> list[Write]:
         return [
             Write(
@@ -126,19 +126,19 @@ def _asking(made: Graph) -> None:
         ]
 
 
-def _acting(made: Graph) -> None:
-    @made.node()
+def _acting(flow: Graph) -> None:
+    @flow.node()
     def fragile(state: State, ctx: Any) -> dict[str, Any]:
         if "fragile" in broken:
             raise RuntimeError(marked("failure"))
         return {"notes": [marked("node")]}
 
-    @made.node(effect="external", timeout=0.2)
+    @flow.node(effect="external", timeout=0.2)
     def send(state: State, ctx: Any) -> dict[str, Any]:
         time.sleep(0.5)
         return {"sent": marked("late")}
 
-    @made.node(effect="external", idempotent=True)
+    @flow.node(effect="external", idempotent=True)
     def pay(state: State, ctx: Any) -> dict[str, Any]:
         ctx.metadata("paid", marked("paid"))
         ctx.figure("cost", 3)

@@ -14,26 +14,26 @@ def sent_on(people: cast.People, *, approved: bool = True) -> Run:
     """ask goes to end, and sends to leaf, where somebody approved it, or where its gate
     needed nobody.
     """
-    made = graph("sent_on")
+    flow = graph("sent_on")
     gate = Gate(
         reviewers=["group:claims"], needs_approval=lambda state, proposal: approved
     )
-    made.node("ask", effect="human", gate=gate, goto="end", sends="leaf")(
+    flow.node("ask", effect="human", gate=gate, goto="end", sends="leaf")(
         lambda state, ctx: Command(
             update={"letter": "l"}, goto="end", send=[Send("leaf", {"n": 7})]
         )
     )
-    made.node("leaf")(lambda state, ctx: {"notes": [str(ctx.payload["n"])]})
-    made.node("end")(lambda state, ctx: {"notes": ["end"]})
-    made.node("last")(lambda state, ctx: {"notes": ["last"]})
+    flow.node("leaf")(lambda state, ctx: {"notes": [str(ctx.payload["n"])]})
+    flow.node("end")(lambda state, ctx: {"notes": ["end"]})
+    flow.node("last")(lambda state, ctx: {"notes": ["last"]})
     for source, target in (
         (START, "ask"),
         ("leaf", END),
         ("end", "last"),
         ("last", END),
     ):
-        made.edge(source, target)
-    registered(made)
+        flow.edge(source, target)
+    registered(flow)
     run = runs.advance(runs.start("sent_on", {}, key="sent on").id)
     if ApprovalRequest.objects.filter(run=run.id).exists():
         run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])

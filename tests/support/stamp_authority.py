@@ -47,15 +47,15 @@ class StampAuthority:
 
     def stamp(self, query: bytes, at: datetime | None = None) -> bytes:
         """Return the TimeStampResp for a TimeStampReq, both DER."""
-        asked = tsp.TimeStampReq.load(query)
+        stamp_request = tsp.TimeStampReq.load(query)
         info = tsp.TSTInfo(
             {
                 "version": "v1",
                 "policy": POLICY,
-                "message_imprint": asked["message_imprint"],
+                "message_imprint": stamp_request["message_imprint"],
                 "serial_number": len(self.queries) + 1,
                 "gen_time": (at or datetime.now(UTC)).replace(microsecond=0),
-                "nonce": asked["nonce"],
+                "nonce": stamp_request["nonce"],
             }
         )
         token = cms.ContentInfo(

@@ -27,27 +27,27 @@ def permitting(
     """review, whose gate holds a total and permits standing policies; then wait, and pay,
     which acts on the authority of the gate.
     """
-    made = graph(name)
+    flow = graph(name)
     options = {"reviewers": ["group:claims"], "standing": True, **gate}
     payments = [] if paid is None else paid
 
-    @made.node(effect="human", gate=Gate(**options))
+    @flow.node(effect="human", gate=Gate(**options))
     def review(state: Any, ctx: Any) -> dict[str, Any]:
         return {"total": total}
 
-    @made.node()
+    @flow.node()
     def wait(state: Any, ctx: Any) -> None:
         return None
 
-    @made.node(effect="external", idempotent=True, authority="review")
+    @flow.node(effect="external", idempotent=True, authority="review")
     def pay(state: Any, ctx: Any) -> None:
         payments.append(state.total)
 
-    made.edge(START, "review")
-    made.edge("review", "wait")
-    made.edge("wait", "pay")
-    made.edge("pay", END)
-    return made
+    flow.edge(START, "review")
+    flow.edge("review", "wait")
+    flow.edge("wait", "pay")
+    flow.edge("pay", END)
+    return flow
 
 
 def waiting(name: str = "permitting", **options: Any) -> Run:
@@ -59,14 +59,14 @@ def waiting(name: str = "permitting", **options: Any) -> Run:
 
 def policy_of(run: Run, by: User, **options: Any) -> StandingPolicy:
     """A policy that a person made beside the run's only request."""
-    asked = ApprovalRequest.objects.get(run=run.id)
+    request = ApprovalRequest.objects.get(run=run.id)
     arguments = {
         "limits": TOTAL,
         "ends": timezone.now() + timedelta(days=1),
         "most_uses": 5,
         **options,
     }
-    return reviews.make_standing_policy(asked.id, by=by, **arguments)
+    return reviews.make_standing_policy(request.id, by=by, **arguments)
 
 
 def uses(rows: Sequence[StandingPolicy]) -> list[int]:

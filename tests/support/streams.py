@@ -78,9 +78,11 @@ async def opened(
     """The stream at a path below /api/v1/, cut off at the end of the block. Header
     names have _ for -.
     """
-    given = {"host": "testserver", "accept": "text/event-stream", **headers}
-    given |= {"cookie": f"{settings.SESSION_COOKIE_NAME}={cookie}"} if cookie else {}
-    given |= {"authorization": f"Token {token}"} if token else {}
+    sent_headers = {"host": "testserver", "accept": "text/event-stream", **headers}
+    sent_headers |= (
+        {"cookie": f"{settings.SESSION_COOKIE_NAME}={cookie}"} if cookie else {}
+    )
+    sent_headers |= {"authorization": f"Token {token}"} if token else {}
     address, _, query = path.partition("?")
     scope = {
         "type": "http",
@@ -93,7 +95,7 @@ async def opened(
         "client": ("127.0.0.1", 1),
         "headers": [
             (name.replace("_", "-").encode(), value.encode())
-            for name, value in given.items()
+            for name, value in sent_headers.items()
         ],
     }
     stream = Stream(ApplicationCommunicator(application, scope))

@@ -19,8 +19,8 @@ def test_the_files_of_the_longest_are_shared_and_everything_else_keeps_its_order
         for file in ("x", "y")
         for n in (1, 2)
     ]
-    made = spread([*short, *long], 2)
-    assert made == [*long[:2], *short[:4], *long[2:], *short[4:]]
+    shares = spread([*short, *long], 2)
+    assert shares == [*long[:2], *short[:4], *long[2:], *short[4:]]
 
 
 def test_one_process_has_the_longest_first_too() -> None:

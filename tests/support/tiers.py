@@ -30,8 +30,8 @@ def let_tiers_come(run: Run, *, by: timedelta = timedelta()) -> datetime:
 
 def meet_tiers(run: Run) -> bool:
     """Let the tiers of a run's only open request act, without their job."""
-    asked = ApprovalRequest.objects.get(run=run, status="open")
-    return tiers.meet_tiers(run.id, asked.id)
+    request = ApprovalRequest.objects.get(run=run, status="open")
+    return tiers.meet_tiers(run.id, request.id)
 
 
 def work_off_tiers(run: Run) -> list[Job]:

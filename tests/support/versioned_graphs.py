@@ -42,7 +42,7 @@ def paying(
     """fetch sets the total, people are asked at propose, send notes what it saw; every
     other node does nothing.
     """
-    made = Graph(
+    flow = Graph(
         "paying", version=version, input=Order, state=state, label=title or None
     )
     gate = Gate(
@@ -65,9 +65,9 @@ def paying(
             if name == "send"
             else {}
         )
-        made.node(name, **options)(acts.get(name, lambda state, ctx: None))
-    join_in_a_row(made, *nodes)
-    return made
+        flow.node(name, **options)(acts.get(name, lambda state, ctx: None))
+    join_in_a_row(flow, *nodes)
+    return flow
 
 
 def in_euros(state: Any) -> Any:

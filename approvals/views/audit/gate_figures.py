@@ -1,5 +1,5 @@
-"""The page of figures of gates, for who looks after them: how often each asks, how long
-it takes, and how people decide.
+"""The page of figures of gates, for whoever looks after them: how often each asks, how
+long it takes, and how people decide.
 """
 
 from dataclasses import asdict

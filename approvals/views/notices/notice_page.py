@@ -42,7 +42,8 @@ def notices_page(request: HttpRequest) -> HttpResponse:
     """Show the notices of the person who looks, the newest first."""
     number = read_page(request)
     first = SHOWN * (number - 1)
-    # Before the rows: what comes in between is not marked as read unseen.
+    # Read before the rows, so that notices that arrive in between are not marked as
+    # read unseen.
     newest = newest_unread(request.user)
     # One more than is shown is enough to see that there are others.
     rows = list(notices_of(request.user)[first : first + SHOWN + 1])

@@ -108,7 +108,7 @@ def _list(
         "message": message,
         "added": added,
         "secret": secret,
-        # What was typed is shown again where it was refused.
+        # Refused input is shown again.
         "typed": request.POST if message else {},
     }
     return render(

@@ -1,1 +1,1 @@
-"""Pages of what people do about reviews beside signing them."""
+"""Pages for what people do about reviews other than signing them."""

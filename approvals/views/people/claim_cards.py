@@ -145,7 +145,7 @@ def _sentence(
 
 def keeps_out(user: Any, request: ApprovalRequest) -> str:
     """Return the sentence that says why an exclusive claim keeps this person from
-    signing; empty if none does. No query where nobody else has taken it.
+    signing; empty if none does. No query if nobody else has taken it.
     """
     taken = shown_claim(request)
     if taken is None or taken.by_id == user.pk or not is_exclusive(request):
@@ -192,8 +192,8 @@ def _show_unwritten(request: HttpRequest) -> None:
 
 
 def _holds_posted(request: HttpRequest, ref: str) -> bool:
-    """Return whether this person has taken the posted request of a run that they may
-    not see any more.
+    """Return whether this person has taken the posted request of a run that they may no
+    longer see.
     """
     run = Run.objects.filter(requests=_uuid_in(request.POST.get("request", ""))).first()
     if run is None or ref not in (str(run.id), run.key):

@@ -1,5 +1,5 @@
-"""The password of the person who is signed in, asked for again before what a stranger at
-their browser must not do. Checked as at a log-in and kept nowhere.
+"""The password of the person who is signed in, asked for again before what a stranger
+at their browser must not do. It is checked as at log-in, and never stored.
 """
 
 from typing import cast

@@ -86,7 +86,7 @@ def standing_policies_page(request: HttpRequest) -> HttpResponse:
 @opens_payloads
 def new_policy_page(request: HttpRequest, request_id: UUID) -> HttpResponse:
     """Show the form of a policy beside a request, or make the policy and lead to the
-    list. Who may not see the request gets what an unknown one gets.
+    list. Whoever may not see the request gets what an unknown one gets.
     """
     approval = _request_of(request.user, request_id)
     if request.method == "POST":

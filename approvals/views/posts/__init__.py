@@ -1,1 +1,3 @@
-"""What a review takes beside signatures: drafts, comments, and challenges of passkeys."""
+"""The posts of a review other than signatures: drafts, comments, and passkey
+challenges.
+"""

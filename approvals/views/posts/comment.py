@@ -1,5 +1,5 @@
-"""The address to which the form for a comment posts: what could not be written stands in
-the form again, so that nothing that was typed is lost.
+"""The address to which the form for a comment posts: a comment that could not be
+written is put back into the form, so that nothing typed is lost.
 """
 
 from uuid import UUID

@@ -132,7 +132,7 @@ def _keep_all(user: Any, run: Run, posted: QueryDict) -> None:
     rows = decidable_writes(user, run, states_of(run))
     drafts, _ = review_form.drafts_in(posted, rows, _typed_in(posted, run))
     newest = newest_number(drafts_of(user, run))
-    # An empty draft would remove one that another page saved meanwhile.
+    # An empty draft would remove one that another page saved in the meantime.
     filled = [draft for draft in drafts if not draft.empty]
     save_drafts(user, run, filled, number=newest + 1)
 

@@ -51,7 +51,7 @@ def challenge_page(request: HttpRequest, ref: str) -> HttpResponse:
             by=cast(AbstractBaseUser, request.user),
             site=site_of(request),
             session=session_of(request),
-            # That of the form, as it is signed with.
+            # The key of the form, which the signature uses too.
             idempotency_key=request.POST.get("key", "")[:200] or None,
         )
     except REFUSALS as error:

@@ -279,7 +279,7 @@ def send_letter(state: Any, ctx: Context) -> Any:
     letter = state.letter
     if letter is None:
         return {"notes": ["no letter sent"]}
-    # Who has to say whether it went out can look for this in the outbox.
+    # Whoever has to say whether it went out can look for this in the outbox.
     message_id = f"<{ctx.idempotency_key[:32]}@claims.example.com>"
     headers = {"Message-ID": message_id}
     EmailMessage(

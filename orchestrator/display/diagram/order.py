@@ -55,7 +55,7 @@ def _sweep_forward(
     columns: list[list[Cell]],
     left_of: Beside,
 ) -> list[list[Cell]]:
-    """Return the columns, each in the order of what stands to its left."""
+    """Return the columns, each ordered by its neighbours on the left."""
     ordered = columns[:1]
     for column in columns[1:]:
         ordered.append(_in_order_of(ordered[-1], column, left_of))

@@ -79,7 +79,7 @@ def back(
     gap: float,
 ) -> str:
     """Return the path back to an earlier column, along a lane below everything.
-    `free_below`: whether nothing stands under the first and the second box.
+    `free_below`: whether the space under the first and the second box is free.
     """
     is_source_free, is_target_free = free_below
     # Past other boxes the line leaves and enters at a side of its box.

@@ -123,8 +123,8 @@ def _faults_of_reviewers(reviewers: Any) -> Iterator[str]:
 
 
 def _faults_of_facts(compiled: Compiled, gate: Gate, facts: Any) -> Iterator[str]:
-    """Yield what is wrong with facts: one that reads a channel to which no signature is
-    bound could change under it, and is seen only when the request opens.
+    """Yield the faults of facts: a fact that reads an unbound channel could change
+    under a signature, and is seen only when the request opens.
     """
     is_list = isinstance(facts, list | tuple)
     if not is_list or not all(isinstance(fact, Fact) for fact in facts):

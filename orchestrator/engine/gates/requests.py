@@ -149,8 +149,8 @@ def asks_people(
 
 
 class Recheck(NamedTuple):
-    """The answer of a gate's `recheck`: why what was approved does not hold any more
-    (None if it does), and the channels that it read.
+    """The answer of a gate's `recheck`: why what was approved no longer holds (None if
+    it does), and the channels that it read.
     """
 
     why: str | None
@@ -190,7 +190,7 @@ def veto_of(
     state: State,
     writes: Sequence[WriteValue],
 ) -> Veto:
-    """Return what the veto of this gate says, on this state, of writes of a node that
+    """Return the answer of this gate's veto, on this state, about a node's writes that
     would be approved. Never raises.
     """
     view, record = compiled.recorded_state(state)
@@ -331,7 +331,7 @@ def moved_writes(
     """
     moved: list[R] = []
     for revision in request.writes:
-        # A rejected write is never applied, so a new base cannot matter to it.
+        # A rejected write is never applied, so a new base does not matter.
         if request.standings[revision.write].verdict == REJECTED:
             continue
         if _is_moved(revision, compiled, state):
@@ -389,8 +389,7 @@ def texts_after_edit(
     """Return title and facts of a request after an edit of one of its writes; an empty
     dict if none of their templates reads a proposal.
 
-    `writes` as they are now. Of the request's present `facts`, those that read no
-    proposal stay.
+    `writes` as they are now. The request's present `facts` that read no proposal stay.
     """
     channels = {write.channel for write in writes}
     if not reads_proposal(gate, channels):
@@ -556,7 +555,7 @@ def _are_among(mine: Any, others: Any) -> bool:
 
 def checked_principals(named: Any) -> list[str]:
     """Return these principals, sorted. Raises `InvalidValue` for anything else, and for
-    nobody.
+    an empty list.
     """
     # A text is iterable too, and would be taken for a list of its letters.
     if isinstance(named, str) or not isinstance(named, Iterable):

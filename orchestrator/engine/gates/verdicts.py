@@ -11,7 +11,7 @@ from orchestrator.engine.graphs.effect import APPROVED, REJECTED, SKIPPED
 from orchestrator.engine.graphs.gate import outcome_of
 
 AUTOMATIC = -1
-"""Who decided where an automatic policy did: the id of no account."""
+"""The voter of an automatic policy: the id of no account."""
 VETO = "veto"
 """The verdict of a veto, which keeps open what people have approved."""
 
@@ -263,7 +263,7 @@ def _standing(
         counting = _counting(by_person.values(), author, policy)
         signers = _signers(counting, verdict)
         needed = {REJECTED: policy.reject_quorum}.get(verdict, policy.quorum)
-        # Unlike an approval of it, the rejection of an older revision stays.
+        # Unlike an approval, a rejection of an older revision stays.
         revision = {REJECTED: decision.revision}.get(verdict, held.revision)
         is_of_revision = decision.revision == revision
         if all((is_of_revision, decision.seq > last_veto, len(signers) >= needed)):
@@ -280,9 +280,9 @@ def _standing(
 
 
 def _replace_same_people(by_person: dict[int | None, Given], decision: Given) -> None:
-    """Take out the earlier decisions in which a person of this one has a part: nobody
-    counts twice, neither by themselves and through another, nor through two others. A
-    rejection takes out what an automatic policy signed: a person beats it.
+    """Remove the earlier decisions that involve a person of this one: nobody counts
+    twice, whether in person and through a delegate, or through two delegates. A
+    rejection removes what an automatic policy signed: a person outranks it.
     """
     if decision.verdict == "reject":
         by_person.pop(AUTOMATIC, None)

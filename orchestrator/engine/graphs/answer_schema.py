@@ -45,7 +45,7 @@ FORMATS = ("date", "email", "ipv4", "ipv6", "regex", "uuid")
 fits everywhere or nowhere.
 """
 _DATA = frozenset({"const", "default", "enum", "examples"})
-"""Keywords whose values are no schemas."""
+"""Keywords whose values are not schemas."""
 _DEFINITIONS = frozenset({"$defs", "definitions"})
 """Keywords whose schemas hold only where they are referred to."""
 _NAMED = frozenset(
@@ -160,7 +160,7 @@ def _refusal(reason: str) -> InvalidValue:
     return InvalidValue(f"the schema of an answer {reason}", path="schema")
 
 
-# What a node gives.
+# The values that a node returns.
 
 
 def _text_of(schema: Any) -> bytes:
@@ -305,7 +305,7 @@ def _references(schema: Json, *, applied: bool = False) -> Iterator[str]:
             yield from _references(inner, applied=applied)
 
 
-# What people answer.
+# The values that people answer.
 
 
 def _with_amounts(keyword: str, keeps: Callable[[Decimal, Decimal], bool]) -> Any:

@@ -20,8 +20,8 @@ REPLACED = "the gate has another policy now, and this was opened under {name}"
 
 
 def faults_of_auto(gate: Gate) -> Iterator[str]:
-    """Yield what is wrong with what an author wrote about an automatic policy, or with
-    what stands beside it.
+    """Yield the faults of an author's automatic policy and of the options that go with
+    it.
     """
     if gate.auto is None:
         return

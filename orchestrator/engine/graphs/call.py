@@ -30,14 +30,14 @@ ANY_CALL = Channel(
 
 
 AUTHORITY = "$authority"
-"""The channel of what a node acts on, where its signatures do not count any more and
-people are asked again. No field of a state has this name.
+"""The channel of what a node acts on, where its signatures no longer count and people
+are asked again. No field of a state has this name.
 """
 
 
 def is_call(channel: str) -> bool:
-    """Return whether a write to this channel lets a node run, once it is approved, and
-    changes nothing by itself: a proposed call, or what a node acts on.
+    """Return whether an approved write to this channel only lets a node run, and
+    changes no state: a proposed call, or the authority on which a node acts.
     """
     return channel in (CALL, AUTHORITY)
 

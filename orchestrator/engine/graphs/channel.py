@@ -171,7 +171,7 @@ class Channel:
     ) -> tuple[Json, Op]:
         """Reduce by the author's function, on Python values."""
         try:
-            # Fresh objects, for the author's function may change what it gets.
+            # Fresh objects, because the author's function may modify its arguments.
             loaded_updates = [self.load(update) for update in updates]
             value = fold(reducer.fn, loaded_updates, self.load(old))
         except BROKEN as error:

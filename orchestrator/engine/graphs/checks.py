@@ -212,7 +212,7 @@ def _faults_of_limits(node: Node) -> Iterator[str]:
 
 
 def _faults_of_options(node: Node) -> Iterator[str]:
-    """Yield the options that this version lacks, and those with an unknown value."""
+    """Yield the options unknown to this version, and those with an unknown value."""
     for option in ("graph", "inputs", "outputs"):
         if getattr(node, option) is not None:
             what = "sub-graphs (graph=)" if option == "graph" else f"{option}="
@@ -368,7 +368,7 @@ def _faults_of_ways_after_skip(
 def _edges_leading_on(node: Node, edges: Collection[Edge]) -> list[Edge]:
     leading_on: list[Edge] = []
     for edge in edges:
-        # An error edge is taken instead of going on, so it is no way on.
+        # An error edge replaces going on, so it does not count as a way on.
         if edge.source == node.name and edge.kind != "error":
             leading_on.append(edge)
     return leading_on
@@ -531,8 +531,8 @@ def _reached_ungated(
 
 
 def _surely_asks(node: Node) -> bool:
-    """Return whether nothing of a node passes without people. A gate with a rule of its
-    own may answer that nobody needs to be asked.
+    """Return whether nothing of a node passes without people. A gate with its own rule
+    may answer that nobody needs to be asked.
     """
     if not node.gated:
         return False
@@ -649,8 +649,8 @@ def _faults_of_changes(gate: Gate) -> Iterator[str]:
 
 
 def _misshapen_parts(gate: Any) -> Iterator[str]:
-    """Yield a fault for everything that stands in place of a gate, or of one of its
-    lists.
+    """Yield a fault for every value that should be a gate, or one of its lists, and is
+    not.
     """
     if not isinstance(gate, Gate):
         yield f"gate={gate!r} is no gate; write gate=Gate(reviewers=['group:...'])"

@@ -291,8 +291,8 @@ class Compiled:
         return name == CALL and node in self.nodes and self.nodes[node].calls
 
     def proposal(self, node: str, writes: Sequence[Proposed]) -> Proposal:
-        """Return what a gate's `needs_approval` is called with: the writes of the node
-        with Python values.
+        """Return the argument of a gate's `needs_approval`: the writes of the node with
+        Python values.
         """
         loaded: list[Write] = []
         for write in writes:
@@ -355,7 +355,7 @@ def compile(graph: Definition) -> Compiled:
     faults += checks.faults_of_edges(graph, edges)
     _refuse(graph, faults)
     reach = reach_of([node.name for node in graph.nodes], edges)
-    _refuse(graph, _unreachable(graph, edges, reach))
+    _refuse(graph, _unreachable(edges, reach))
     try:
         schemas = {
             "input": state.schema_of(graph.input),
@@ -443,11 +443,7 @@ def _ways(compiled: Compiled, name: str) -> Ways:
     )
 
 
-def _unreachable(
-    graph: Definition,
-    edges: tuple[Edge, ...],
-    reach: Reach,
-) -> list[str]:
+def _unreachable(edges: tuple[Edge, ...], reach: Reach) -> list[str]:
     reached = 0
     is_end_reached = False
     for edge in edges:

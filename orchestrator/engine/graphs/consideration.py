@@ -70,7 +70,7 @@ def asks_for_less(before: Mapping[str, Json], after: Mapping[str, Json]) -> bool
     latter = after.get("considered")
     if former is None or former == latter:
         return False
-    # Of a time and of opening all of it nobody can say which is more.
+    # A time and opening all of it cannot be compared.
     if not isinstance(former, int) or not isinstance(latter, int):
         return True
     return latter < former

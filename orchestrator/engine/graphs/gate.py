@@ -153,7 +153,7 @@ def terms_policy(gate: Gate) -> dict[str, Json]:
 
 
 def reports_policy(gate: Gate) -> dict[str, Json]:
-    """Return what a policy says of reports: {reports: true}, or nothing."""
+    """Return a policy's entry on reports: {reports: true}, or nothing."""
     return {"reports": True} if gate.reports else {}
 
 
@@ -205,7 +205,7 @@ def recheck(
     state: Any,
     proposal: Any,
 ) -> str | None:
-    """Return why what was approved at the gate must not be acted on any more; None if it
+    """Return why what was approved at the gate must no longer be acted on; None if it
     still holds. Never raises: only the literal `True` means that it does; an exception
     means that it does not, and is the reason.
     """
@@ -373,8 +373,8 @@ def present_edit(
     original: Json,
     shown: Mapping[str, Json],
 ) -> dict[str, Json]:
-    """Return what reviewers are shown of a write that a person edited. `shown` is what
-    they were shown of it before, `original` the node's proposal.
+    """Return the presentation of a write that a person edited. `shown` is its
+    presentation before the edit, `original` the node's proposal.
 
     The label is made from the new value: by the gate's template, or without one from
     the fields that differ. The label of the proposal stays beside it, under

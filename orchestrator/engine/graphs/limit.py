@@ -40,7 +40,7 @@ _MISSING: Any = object()
 @explained_class
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """What an edit may make of one part of a value.
+    """The bounds of an edit for one part of a value.
 
     `at_least` and `at_most` are numbers, amounts as text, or dates as ISO text;
     `choices` are the values that it may get; `unchanged` keeps it as it was proposed. A
@@ -71,11 +71,11 @@ class LimitFault(NamedTuple):
     reason: str
 
 
-# What an author writes.
+# A limit as an author writes it.
 
 
 def faults_of_limits(limits: Mapping[Any, Any]) -> Iterator[str]:
-    """Yield what is wrong with the limits that an author wrote."""
+    """Yield the faults of an author's limits."""
     for path, limit in limits.items():
         if not isinstance(path, str) or "" in path.split("."):
             yield f"limits has {path!r} for a path; write the path of a part"
@@ -157,7 +157,7 @@ def as_json(bound: Any) -> Json:
     return canonical.normalised(bound)
 
 
-# What an edit makes of a value.
+# The value after an edit.
 
 
 def require_within_limits(

@@ -98,7 +98,7 @@ class Node:
 
     @cached_property
     def gated(self) -> bool:
-        """Return whether people decide on what it writes."""
+        """Return whether people decide on its writes."""
         return self.approve is not None and self.gate is not None
 
     @cached_property

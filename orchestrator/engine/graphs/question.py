@@ -51,7 +51,7 @@ def stored_question(shown: Mapping[str, Any]) -> dict[str, Json] | None:
 def is_unanswered(shown: Mapping[str, Any]) -> bool:
     """Return whether this is shown beside a question that has no answer."""
     question = shown.get("ask")
-    # What was erased is no mapping any more.
+    # An erased value is no longer a mapping.
     return isinstance(question, Mapping) and question.get("answered") is False
 
 

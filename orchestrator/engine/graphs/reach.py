@@ -27,8 +27,8 @@ class Reach:
 
 
 def reach_of(names: Iterable[str], edges: Sequence[Edge]) -> Reach:
-    """Return the reach of a graph. Sends count for reaching, but are no incoming edges
-    of a join.
+    """Return the reach of a graph. Sends count for reach, but not as incoming edges of
+    a join.
     """
     bit: dict[str, int] = {}
     ahead: dict[str, list[str]] = {}

@@ -20,7 +20,7 @@ def faults_of_claims(gate: Gate) -> Iterator[str]:
     """Yield what is wrong with what an author wrote about claims."""
     if not isinstance(gate.exclusive, bool):
         yield "exclusive must be True or False"
-    # Who takes it could keep the others out until it approves itself.
+    # Whoever takes it could keep the others out until it approves itself.
     if gate.exclusive and gate.on_deadline == "approve":
         yield (
             "exclusive=True cannot go with on_deadline='approve': who takes the review "

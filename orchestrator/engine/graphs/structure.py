@@ -130,7 +130,7 @@ AT_DEADLINE = {
     "approve": "approved",
     "fail": "the run fails",
 }
-"""What becomes of open writes at a deadline, in words."""
+"""The fate of open writes at a deadline, in words."""
 
 
 def _node(node: Node, graph: Definition) -> dict[str, Json]:

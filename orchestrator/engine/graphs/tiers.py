@@ -75,7 +75,7 @@ def _is_principal(principal: Any) -> bool:
 
 
 def _principals(to: Any) -> list[Any]:
-    """Return the principals that a tier names, each once; nothing for what is no list."""
+    """Return the principals that a tier names, each once; none if it names no list."""
     if isinstance(to, str):
         return [to]
     if not isinstance(to, Sequence):

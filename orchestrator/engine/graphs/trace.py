@@ -39,7 +39,6 @@ LONGEST_WORD = 64
 _WORD = re.compile(r"[^\W_]+")
 
 LIVE = "live"
-SNAPSHOT = "snapshot"
 JOURNALED = "journaled"
 
 
@@ -202,8 +201,8 @@ def words_in(text: str) -> list[str]:
 
 
 def text_of(key: str, content: Json) -> str:
-    """Return what a search looks at: the words of the key and of all texts and numbers
-    in the content.
+    """Return the words that a search sees: those of the key, and of all texts and
+    numbers in the content.
     """
     return " ".join(words_in(" ".join([key, *_texts(content)])))[:MOST_TEXT]
 

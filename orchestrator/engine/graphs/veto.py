@@ -46,7 +46,7 @@ def veto_policy(gate: Gate) -> dict[str, Json]:
 
 def with_veto_of(gate: Gate, policy: Mapping[str, Json]) -> Gate:
     """Return a gate with the veto that a policy names, and none if it names none. Where
-    the gate has no veto any more, or another one, what stands for it lets nothing pass.
+    the gate no longer has a veto, or another one, what stands for it lets nothing pass.
     """
     if "veto" not in policy:
         return replace(gate, veto=None)
@@ -61,7 +61,7 @@ def with_veto_of(gate: Gate, policy: Mapping[str, Json]) -> Gate:
 
 
 def _missing_veto(name: str, why: str) -> Callable[[Any, Any], str]:
-    """Return what stands for a veto that the gate does not have now."""
+    """Return a stand-in for a veto that the gate no longer has."""
 
     def missing(state: Any, proposal: Any) -> str:
         return why

@@ -96,7 +96,7 @@ def shown_form(form: Mapping[str, Json] | None) -> dict[str, Json]:
 def stored_form(shown: Mapping[str, Any]) -> dict[str, Json] | None:
     """Return the form beside which this is shown, as it is stored."""
     form = shown.get("form")
-    # What was erased is no mapping any more.
+    # An erased value is no longer a mapping.
     if not isinstance(form, Mapping):
         return None
     return {"schema": form.get("schema"), "effect": form.get("effect")}

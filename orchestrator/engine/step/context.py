@@ -161,10 +161,10 @@ class Context:
         prompt: str,
         schema: Any = None,
     ) -> None:
-        """Ask people for the value of a channel. It returns nothing: this node ends, and
-        a later one reads the channel once they have answered. `schema`, a JSON Schema or
-        a type, says what an answer must fit beside the channel's own type. Raises
-        `InvalidValue`.
+        """Ask people for the value of a channel. It returns nothing: this node ends,
+        and a later one reads the channel once they have answered. `schema`, a JSON
+        Schema or a type, is what an answer must fit in addition to the channel's own
+        type. Raises `InvalidValue`.
         """
         if self._ask is None:
             raise _missing("ctx.ask here")

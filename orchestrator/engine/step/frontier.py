@@ -149,8 +149,8 @@ class Frontier:
         return tasks
 
     def with_renewed_ready(self) -> "Frontier":
-        """Return the frontier of a line that departs from here: what these tasks act on
-        is judged anew there.
+        """Return the frontier of a line that departs from here: the authority of these
+        tasks is judged again there.
         """
         waiting: dict[str, tuple[Part, ...]] = {}
         for key, parts in self.waiting.items():

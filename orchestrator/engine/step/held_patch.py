@@ -41,8 +41,8 @@ def next_patch(frontier: Frontier) -> int:
 
 
 def renumbered_patches(frontier: Frontier) -> Frontier:
-    """Return the frontier with which a line begins: its patches are numbered anew,
-    after those that still wait.
+    """Return the frontier with which a line begins: its patches are renumbered, after
+    those that still wait.
     """
     visits = dict(frontier.visits)
     # Patches that were settled before the line began do not count on it.

@@ -176,8 +176,8 @@ class Memory:
         namespace: str,
         strength: float = 1.0,
     ) -> None:
-        """Wish to remember this under that key, replacing what is there. Raises
-        `InvalidValue`, `PayloadTooLarge`.
+        """Record the wish to remember this under a key, replacing any earlier content.
+        Raises `InvalidValue`, `PayloadTooLarge`.
         """
         address = trace.checked(namespace, key)
         # A content is masked when the attempt has ended; an address cannot be.

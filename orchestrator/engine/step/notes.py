@@ -31,38 +31,31 @@ MOST_FIGURE = 1_000_000_000
 _MILLIONTH = Decimal("0.000001")
 
 
-def checked_metadata(metadata: Any, *, place: str = "metadata") -> dict[str, Json]:
+def checked_metadata(metadata: Any) -> dict[str, Json]:
     """Return the metadata as JSON, by name. Raises `InvalidValue` naming the entry:
     `metadata.customer`.
     """
     if not isinstance(metadata, Mapping):
-        raise InvalidValue(f"{place} must be an object of names and values", path=place)
+        raise InvalidValue(
+            "metadata must be an object of names and values", path="metadata"
+        )
     if len(metadata) > MOST_NAMES:
         raise InvalidValue(
-            f"{place} has {len(metadata)} names; at most {MOST_NAMES} are kept",
-            path=place,
+            f"metadata has {len(metadata)} names; at most {MOST_NAMES} are kept",
+            path="metadata",
         )
     checked: dict[str, Json] = {}
     for name, value in metadata.items():
-        checked[name] = checked_entry(
-            name,
-            value,
-            place=place,
-        )
+        checked[name] = checked_entry(name, value)
     return checked
 
 
-def checked_entry(
-    name: Any,
-    value: Any,
-    *,
-    place: str = "metadata",
-) -> Json:
+def checked_entry(name: Any, value: Any) -> Json:
     """Return a value of metadata as JSON: text, a number, True or False. Raises
     `InvalidValue` naming the entry.
     """
-    _check_name(name, place)
-    path = f"{place}.{name}"
+    _check_name(name, "metadata")
+    path = f"metadata.{name}"
     if not isinstance(value, str | int | float):
         cure = "give text, a number, True or False"
         raise InvalidValue(f"{path} is a {type(value).__name__}; {cure}", path=path)
@@ -123,7 +116,7 @@ def _millionths_of(number: int | Decimal) -> int | None:
     """Return a number in millionths; None if it is finer than that."""
     if isinstance(number, int):
         return number * SCALE
-    # A context of its own: that of the thread belongs to the node, and may round.
+    # A separate context: that of the thread belongs to the node, and may round.
     exact = Context(prec=28, traps=[Inexact])
     try:
         with_six_places = number.quantize(_MILLIONTH, context=exact)

@@ -103,7 +103,7 @@ class Output:
             "goto": None if self.goto is None else list(self.goto),
             "sends": [[target, payload] for target, payload in self.sends],
         }
-        # What most results lack is left out of their JSON.
+        # Parts that most results lack are left out of their JSON.
         if self.reads:
             plain["reads"] = list(self.reads)
         if self.metadata:
@@ -324,8 +324,8 @@ def _stage_write(
 def _with_form(
     compiled: Compiled, node: Node, staged: WriteValue, write: Write
 ) -> WriteValue:
-    """Return a write with its form. Raises `InvalidValue` where nobody would be asked
-    about it, and where its own value does not fit its schema.
+    """Return a write with its form. Raises `InvalidValue` if nobody would be asked
+    about it, or if its own value does not fit its schema.
     """
     try:
         if not node.gated:

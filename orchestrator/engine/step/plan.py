@@ -335,7 +335,7 @@ def _ready_nodes(
         else:
             joins.append(node)
 
-    # Sets of nodes are bit masks from here on, one bit a node.
+    # From here on, sets of nodes are bit masks, one bit per node.
     active = _mask(bit, [*_working_nodes(frontier), *starts_anyway])
     alive = active | _mask(bit, joins)
     free: list[str] = []
@@ -349,7 +349,7 @@ def _ready_nodes(
         else:
             free.append(node)
 
-    # Joins that wait only for each other would wait for ever: one of them starts.
+    # Joins that wait only for each other would wait forever: one of them starts.
     outside = active | _mask(bit, free)
     return [
         *starts_anyway,
@@ -522,7 +522,7 @@ def pending_edges(frontier: Frontier) -> list[str]:
 
 
 def skipped(compiled: Compiled, frontier: Frontier) -> list[str]:
-    """Return the nodes that have not run and that no live work can reach any more, in
+    """Return the nodes that have not run and that live work can no longer reach, in
     declared order.
     """
     reach = compiled.reach

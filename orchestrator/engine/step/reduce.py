@@ -359,7 +359,7 @@ class _Settling:
             self._apply(settlement)
 
     def _is_kept_open(self, settlement: Settled, state: State) -> bool:
-        # What applies nothing needs no veto.
+        # A gate that applies nothing needs no veto.
         if self._stays_open is None or not settlement.writes:
             return False
         return self._stays_open(settlement, state)
@@ -440,7 +440,7 @@ def _part(
     if result.gated:
         status = "gated"
     elif compiled.nodes[start.task.node].gated:
-        # Its gate asked nobody, which counts as an approval.
+        # Its gate waived approval, which counts as one.
         status = APPROVED
     else:
         status = "done"

@@ -159,8 +159,8 @@ def _numbers_otherwise(number: float) -> Iterator[Json]:
 
 
 def _read_from_text(text: str) -> Iterator[Json]:
-    """Yield the text, and the JSON that it may stand for. True and False may be written
-    as in Python.
+    """Yield the text itself, and the JSON that it may represent. True and False may be
+    written as in Python.
     """
     yield text
     lowered = text.lower()

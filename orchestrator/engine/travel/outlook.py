@@ -53,7 +53,7 @@ def foresee(
 
 
 def _calls_among(compiled: Compiled, nodes: Iterable[str]) -> list[str]:
-    """Return those of these nodes that are called once people have approved it."""
+    """Return the nodes among these that are called once people have approved it."""
     return [node for node in nodes if node != PATCH and compiled.nodes[node].calls]
 
 

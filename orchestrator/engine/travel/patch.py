@@ -102,7 +102,7 @@ def _values_with_text(
     texts = as_text(value)
     if texts:
         yield path, texts
-    # A patch that contains itself would be walked for ever.
+    # A patch that contains itself would be walked forever.
     if len(path) >= canonical.DEEPEST:
         return
     items: Any = ()
@@ -319,7 +319,9 @@ def _value_at(root: Json, keys: list[str]) -> Json:
 
 
 def _are_equal(value: Json, other: Json) -> bool:
-    """Return whether both are equal as JSON: numbers by value, and true is no number."""
+    """Return whether both are equal as JSON: numbers by value, and true is not a
+    number.
+    """
     # To Python True is 1.
     if isinstance(value, bool) or isinstance(other, bool):
         return value is other

@@ -130,7 +130,7 @@ def _normalised(
     depth: int,
 ) -> Json:
     kind = type(value)
-    # A member of an enumeration of texts or numbers stands for its value.
+    # A member of an enumeration of texts or numbers counts as its value.
     if isinstance(value, Enum) and isinstance(value, str | int | float):
         return _normalised(value.value, path, depth)
     if value is None or kind is bool:

@@ -51,9 +51,9 @@ def apply_to_own(
     old: Json,
     op: Op,
 ) -> Json:
-    """Apply an op for a caller with the only reference to `old`, who needs neither it
-    nor the op any more: both may end up in the result, so that a long list that many
-    ops lengthen is not copied for each.
+    """Apply an op for a caller with the only reference to `old`, who no longer needs
+    either: both may end up in the result, so that a long list that many ops lengthen is
+    not copied for each.
     """
     kind = op["op"]
     # If nothing is there yet, `apply` makes the new container.

@@ -236,8 +236,8 @@ def _of_reducer(
     old: Mapping[str, Any],
     new: Mapping[str, Any],
 ) -> Iterator[Difference]:
-    """Yield the differences in how writes change a channel, and in what binds a
-    signature to it.
+    """Yield the differences in how writes change a channel, and in how signatures are
+    bound to it.
     """
     for key, words in _CHANNEL_PARTS.items():
         if old[key] != new[key]:
@@ -509,7 +509,7 @@ def _of_open_superstep(
     new: Structure,
     ahead: WaysAhead,
 ) -> Iterator[Difference]:
-    """Yield the begun nodes that would wait in the new version. All tasks of an open
+    """Yield the started nodes that would wait in the new version. All tasks of an open
     superstep must begin there as they did, or their results would be lost; but a join
     may wait for work that did not lead to it before.
     """

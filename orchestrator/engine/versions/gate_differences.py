@@ -138,7 +138,7 @@ def _limit_changes(
         for path in sorted({*before, *after}):
             if before.get(path) == after.get(path):
                 continue
-            # Of two bounds nobody can say which is narrower: each may be a template.
+            # Two bounds cannot be compared: each may be a template.
             yield GateChange(
                 f"the limit of {channel}.{path} is another",
                 weaker=path in before,
@@ -170,7 +170,7 @@ def _deadline_changes(
     if before != after:
         yield GateChange(
             f"at the deadline: {before or 'none'} became {after or 'none'}",
-            # Only an approval lets something through that nobody signed.
+            # Only `approve` lets something through that nobody signed.
             weaker=after == "approve",
         )
 
@@ -262,7 +262,7 @@ def _window_changes(
     if before != after:
         yield GateChange(
             f"seconds before it signs by itself: {before} became {after}",
-            # Where nothing signs by itself any more, nobody has to wait for it.
+            # Without automatic signatures, nobody has to wait for one.
             weaker=after < before and signs_by_itself(new),
         )
 

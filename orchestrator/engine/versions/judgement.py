@@ -30,8 +30,8 @@ ADOPTED = frozenset({GOES_ON, WARNED, MIGRATED})
 @frozen
 class Judgement:
     """`verdict`: goes_on, warned, migrated (by `steps`), needs_migration or stuck.
-    `same_version`: something breaks although both have the same version number, so that
-    no migration can lead from one to the other, and only one can be registered.
+    `same_version`: something breaks although both have the same version number, so no
+    migration can lead from one to the other, and only one can be registered.
     """
 
     verdict: str

@@ -340,8 +340,8 @@ class WaysAhead:
 
 
 def _surely_asks(node: Mapping[str, Any]) -> bool:
-    """Return whether nothing of a node passes without people. A gate with a rule of its
-    own may answer that nobody needs to be asked.
+    """Return whether nothing of a node passes without people. A gate with its own rule
+    may answer that nobody needs to be asked.
     """
     gate = node.get("gate") or {}
     return bool(gate) and gate["needs_approval"] is None and not signs_by_itself(gate)
@@ -392,7 +392,7 @@ def _reached(
     reached: set[str] = set()
     while pending:
         node = pending.pop()
-        # Otherwise a loop would be followed for ever.
+        # Otherwise a loop would be followed forever.
         if node not in reached:
             reached.add(node)
             pending += targets.get(node, ())

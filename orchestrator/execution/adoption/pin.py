@@ -103,8 +103,8 @@ def adopt_version(lease: Lease, head: Head, run_input: Any, target: Compiled) ->
 def _require_same_superstep(
     head: Head, target: Compiled, entries: Mapping[Task, Entry]
 ) -> None:
-    """Raise `InvalidValue` if the target would not begin each task of the superstep in
-    hand, or lacks an edge along which the result of one of them leads.
+    """Raise `InvalidValue` if the target would not begin each task of the current
+    superstep, or lacks an edge along which the result of one of them leads.
     """
     open_ = OpenSuperstep.from_json(head.payload.open)
     begun = {*open_.results, *open_.tries, *entries}
@@ -199,9 +199,9 @@ def _require_same_meaning(
 
 
 def _proposed_writes(lease: Lease, head: Head) -> list[PendingWrite]:
-    """Return every revision of the writes about which people are asked, or will be asked
-    anew because a deadline has closed their request: any of them may come to be applied.
-    One query. Raises `TamperedRow`, `WrongKey`.
+    """Return every revision of the writes about which people are asked, or will be
+    asked again because a deadline has closed their request: any of them may come to be
+    applied. One query. Raises `TamperedRow`, `WrongKey`.
     """
     tasks = _tasks_asked(head)
     if not tasks:

@@ -40,7 +40,8 @@ class Command(command_line.DatabaseCommand):
         try:
             _copy_to(part)
             tables = _check(part)
-            # Unlike a rename, a link never replaces a file that was created meanwhile.
+            # Unlike a rename, a link never replaces a file that was created in the
+            # meantime.
             os.link(part, file)
         except (OSError, sqlite3.Error) as error:
             raise CommandError(f"no copy was made: {error}") from error

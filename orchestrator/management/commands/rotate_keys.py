@@ -91,7 +91,7 @@ def _queue_rotation(newest: str, by: Any) -> UUID:
     """
     name = by.get_username() if by else ""
     job = job_queue.add_job(KIND, name=KIND, key=newest, by=name)
-    # A rotation that is under way keeps its key, which may not be the newest any more.
+    # A rotation that is under way keeps its key, which may no longer be the newest.
     key_under_way = Job.objects.get(id=job).facts.get("key")
     if key_under_way != newest:
         raise CommandError(

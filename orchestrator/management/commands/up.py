@@ -58,7 +58,7 @@ class Command(command_line.ClearCommand):
         """
         address = (options["host"], options["port"])
         # Otherwise the worker would refuse these settings, be started again, and refuse
-        # them for ever.
+        # them forever.
         faults = find_faults()
         if faults:
             raise CommandError(faults[0])
@@ -67,7 +67,7 @@ class Command(command_line.ClearCommand):
         with _database(env, own=options["postgres"]):
             _run_first("migrate", env)
             # The rows of an older release: the worker would refuse them, be started
-            # again, and refuse them for ever.
+            # again, and refuse them forever.
             _run_first("seal_anew", env)
             grace = conf().grace_seconds + GRACE_BEYOND_RUNS
             processes = ProcessGroup(

@@ -171,7 +171,7 @@ class GoOnDraft:
 
     @property
     def migrations(self) -> str:
-        """The migrations that bring the state to the version that goes on."""
+        """The migrations that bring the state to the version that continues."""
         return ", ".join(step.name for step in self.point.steps)
 
     @property

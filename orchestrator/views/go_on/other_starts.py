@@ -136,7 +136,7 @@ def _current_graph(name: str) -> Compiled | None:
 def _judged(row: Checkpoint, graph: Compiled) -> Judgement:
     document = timeline.snapshot_of(row)
     at = pending_parts(document["frontier"], document["open"])
-    # What waits there is asked anew, under the policy of the version that continues.
+    # Waiting requests are asked again, under the policy of the version that continues.
     return versions.judgement_of(row, graph, at, silent=frozenset)
 
 

@@ -349,7 +349,7 @@ def _is_confirmed(
 def _confirmation_page(
     request: HttpRequest, draft: GoOnDraft, requests: list[dict[str, Any]]
 ) -> HttpResponse:
-    # What was confirmed before may have been about other requests.
+    # The earlier confirmation may have been about other requests.
     fields = [pair for pair in carried(request) if pair[0] not in ("sure", "seen")]
     context = {"page": draft, "requests": requests, "carried": fields}
     return render(request, "orchestrator/go_on_sure.html", context, section="runs")

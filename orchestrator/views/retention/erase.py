@@ -95,8 +95,8 @@ counts for it.
 
 
 def _summary(counts: dict[str, int]) -> str:
-    """Return where the values are in a few words, as "11 checkpoints, 4 decisions and 1
-    file".
+    """Return a summary of where the values are, such as "11 checkpoints, 4 decisions
+    and 1 file".
     """
     words: list[str] = []
     for thing, places in THINGS.items():

@@ -152,15 +152,15 @@ def moved_after(rita: Any, verdicts: list[str], **gate: Any) -> Run:
     its policy says no first, and yes to what comes back.
     """
     policy = Policy("no", True)
-    made = gated("moved-policy", deadline=None, auto=policy.auto, **gate)
+    flow = gated("moved-policy", deadline=None, auto=policy.auto, **gate)
 
-    @made.node(effect="human", gate=Gate(reviewers=["group:claims"]))
+    @flow.node(effect="human", gate=Gate(reviewers=["group:claims"]))
     def replace(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": "Dear Ada"}
 
-    made.edge(START, "replace")
-    made.edge("replace", END)
-    run = advanced(made)
+    flow.edge(START, "replace")
+    flow.edge("replace", END)
+    run = advanced(flow)
     for verdict in verdicts:
         sign(run, rita, [verdict, None, None])
     sign(run, rita, [None, None, "approve"])
@@ -212,29 +212,29 @@ def test_an_edit_is_asked_about_anew_and_wakes_the_run(rita: Any) -> None:
 
 def test_what_comes_back_is_asked_about_anew() -> None:
     policy = Policy("not on an empty letter", True)
-    made = graph("rebased-policy")
+    flow = graph("rebased-policy")
 
-    @made.node(
+    @flow.node(
         effect="human",
         gate=Gate(reviewers=["group:claims"], shows=["letter"], auto=policy.auto),
     )
     def propose(state: Any, ctx: Any) -> dict[str, Any]:
         return {"notes": ["x"]}
 
-    @made.node()
+    @flow.node()
     def first(state: Any, ctx: Any) -> None:
         pass
 
-    @made.node()
+    @flow.node()
     def write(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": "Dear Sir"}
 
-    made.edge(START, "propose")
-    made.edge("propose", END)
-    made.edge(START, "first")
-    made.edge("first", "write")
-    made.edge("write", END)
-    run = advanced(made)
+    flow.edge(START, "propose")
+    flow.edge("propose", END)
+    flow.edge(START, "first")
+    flow.edge("first", "write")
+    flow.edge("write", END)
+    run = advanced(flow)
     assert run.status == "completed"
     assert len(policy.asked) == 2
     assert verify_run(run.id) == []
@@ -305,9 +305,11 @@ def test_nobody_makes_it_sign_by_a_value_that_they_set_themselves(
     fork = runs.fork(run.head, patch={"scratch": {"notes": ["x"]}}, by=people.steward)
     fork = runs.advance(fork.id)
     assert fork.status == "paused"
-    asked = ApprovalRequest.objects.filter(run=fork.id).order_by("node")
+    requests = ApprovalRequest.objects.filter(run=fork.id).order_by("node")
     # Nor does it sign the patch, which a person brought in.
-    assert [("auto" in row.policy) for row in asked if row.node == "$patch"] == [False]
+    assert [("auto" in row.policy) for row in requests if row.node == "$patch"] == [
+        False
+    ]
     assert verdicts(fork) == [] or all(name != "approve" for _, name in verdicts(fork))
 
 
@@ -341,20 +343,20 @@ def test_a_deployment_that_swaps_it_leaves_it_to_people(rita: Any) -> None:
 
 
 def acting(policy: Any, calls: list[str]) -> Any:
-    made = graph("acting-on-policy")
+    flow = graph("acting-on-policy")
 
-    @made.node(effect="human", gate=Gate(reviewers=["group:claims"], auto=policy))
+    @flow.node(effect="human", gate=Gate(reviewers=["group:claims"], auto=policy))
     def propose(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": "Dear Marta"}
 
-    @made.node(effect="external", idempotent=True, authority="propose")
+    @flow.node(effect="external", idempotent=True, authority="propose")
     def pay(state: Any, ctx: Any) -> None:
         calls.append("paid")
 
-    made.edge(START, "propose")
-    made.edge("propose", "pay")
-    made.edge("pay", END)
-    return made
+    flow.edge(START, "propose")
+    flow.edge("propose", "pay")
+    flow.edge("pay", END)
+    return flow
 
 
 def test_a_node_acts_on_its_yes_only_as_long_as_the_policy_holds(rita: Any) -> None:
@@ -379,12 +381,12 @@ def test_a_node_acts_on_its_yes() -> None:
 
 def test_a_call_that_it_approves_is_made() -> None:
     calls: list[int] = []
-    made = graph("policy-call")
+    flow = graph("policy-call")
 
     class Args(BaseModel):
         total: int
 
-    @made.node(
+    @flow.node(
         effect="external",
         idempotent=True,
         approve="call",
@@ -398,9 +400,9 @@ def test_a_call_that_it_approves_is_made() -> None:
     def pay(state: Any, ctx: Any) -> None:
         calls.append(ctx.args.total)
 
-    made.edge(START, "pay")
-    made.edge("pay", END)
-    run = advanced(made)
+    flow.edge(START, "pay")
+    flow.edge("pay", END)
+    run = advanced(flow)
     assert (run.status, calls) == ("completed", [7])
     assert verify_run(run.id) == []
 
@@ -412,8 +414,8 @@ def test_pages_api_and_audit_log_name_it(people: cast.People) -> None:
     browser.force_login(rita)
     page = browser.get(reverse("review", args=[run.id])).content.decode()
     assert "The policy of propose" in strip_tags(page)
-    asked = browser.get(f"/api/v1/requests/{request(run).id}/").json()
-    [verdict] = asked["writes"][0]["verdicts"]
+    request_json = browser.get(f"/api/v1/requests/{request(run).id}/").json()
+    [verdict] = request_json["writes"][0]["verdicts"]
     assert (verdict["by"], verdict["verdict"]) == (POLICY, "approve")
     [line] = AuditLine.objects.filter(run=run.id, kind="policy_asked")
     assert line.facts["verdicts"] == {"approve": 2}

@@ -298,14 +298,14 @@ def test_what_is_lost_while_it_is_asked_signs_nothing(
     run_of_another = waiting()
     policy = policy_of(run_of_another, rita, most_uses=1)
     read = StandingSigners.usable_for
-    asked: list[str] = []
+    calls: list[str] = []
 
     def lost_meanwhile(
         signers: StandingSigners, request: ApprovalRequest
     ) -> list[StandingPolicy]:
         usable = read(signers, request)
-        asked.append(what)
-        if len(asked) > 1:
+        calls.append(what)
+        if len(calls) > 1:
             return usable
         if what == "revoked":
             reviews.revoke_standing_policy(policy.id, by=rita)
@@ -320,7 +320,7 @@ def test_what_is_lost_while_it_is_asked_signs_nothing(
 
     monkeypatch.setattr(StandingSigners, "usable_for", lost_meanwhile)
     run = advanced(permitting())
-    assert len(asked) == 2, "it is looked at anew"
+    assert len(calls) == 2, "it is looked at anew"
     assert run.status == "paused"
     assert not Decision.objects.filter(run=run.id, verdict="approve").exists()
     assert uses([policy]) == [1 if what == "used up" else 0]

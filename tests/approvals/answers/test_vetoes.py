@@ -77,9 +77,9 @@ class Answers:
 
 def vetoed_run(*answers: Any, **gate: Any) -> tuple[Run, Answers]:
     """A run that waits at the gate of two writes, whose veto gives these answers."""
-    said = Answers(*answers)
-    options = {"deadline": None, "veto": said.veto, **gate}
-    return paused_run("with-veto", **options), said
+    veto = Answers(*answers)
+    options = {"deadline": None, "veto": veto.veto, **gate}
+    return paused_run("with-veto", **options), veto
 
 
 def verdicts(run: Run) -> list[tuple[str, str, int]]:
@@ -105,12 +105,12 @@ def standings(run: Run) -> list[tuple[str, int, bool]]:
 
 
 def test_what_its_veto_lets_pass_is_applied(rita: Any) -> None:
-    run, said = vetoed_run(False)
+    run, veto = vetoed_run(False)
     sign(run, rita, ["approve", "approve"])
-    assert said.asked == [], "nobody asks it before people have approved"
+    assert veto.asked == [], "nobody asks it before people have approved"
     run = runs.advance(run.id)
     assert run.status == "completed"
-    assert said.asked == [{"letter": "Dear Marta", "total": 4}]
+    assert veto.asked == [{"letter": "Dear Marta", "total": 4}]
     assert verdicts(run)[2:] == [("the veto", "no_veto", 0), ("the veto", "no_veto", 1)]
     assert sources(run) == ["input", "superstep", "settlement", "superstep"]
     assert verify_run(run.id) == []
@@ -143,7 +143,7 @@ def test_anything_but_false_keeps_it_open_with_the_reason(
 
 
 def test_a_further_decision_of_anybody_asks_it_again(rita: Any, reto: Any) -> None:
-    run, said = vetoed_run("not yet", "not yet", False)
+    run, veto = vetoed_run("not yet", "not yet", False)
     sign(run, rita, ["approve", "approve"])
     runs.advance(run.id)
     sign(run, rita, ["approve", "approve"])
@@ -151,67 +151,67 @@ def test_a_further_decision_of_anybody_asks_it_again(rita: Any, reto: Any) -> No
     sign(run, reto, ["approve", "approve"])
     run = runs.advance(run.id)
     assert run.status == "completed"
-    assert len(said.asked) == 3
+    assert len(veto.asked) == 3
     assert verify_run(run.id) == []
 
 
 def test_nothing_asks_it_again_by_itself(rita: Any) -> None:
-    run, said = vetoed_run("no", False)
+    run, veto = vetoed_run("no", False)
     sign(run, rita, ["approve", "approve"])
     for _ in range(3):
         assert runs.advance(run.id).status == "paused"
-    assert len(said.asked) == 1
+    assert len(veto.asked) == 1
 
 
 def test_a_write_that_is_decided_anew_waits_for_the_other(rita: Any) -> None:
-    run, said = vetoed_run("no", False)
+    run, veto = vetoed_run("no", False)
     sign(run, rita, ["approve", "approve"])
     runs.advance(run.id)
     sign(run, rita, ["approve", None])
     assert runs.advance(run.id).status == "paused"
-    assert len(said.asked) == 1
+    assert len(veto.asked) == 1
     assert standings(run) == [("approved", 1, False), ("", 1, True)]
 
 
 def test_an_edit_asks_it_about_the_edited_value(rita: Any) -> None:
-    run, said = vetoed_run("too much", False)
+    run, veto = vetoed_run("too much", False)
     sign(run, rita, ["approve", "approve"])
     runs.advance(run.id)
     sign(run, rita, ["approve", ("edit", 3)])
     run = runs.advance(run.id)
     assert run.status == "completed"
-    assert said.asked[1] == {"letter": "Dear Marta", "total": 3}
+    assert veto.asked[1] == {"letter": "Dear Marta", "total": 3}
     assert state(run)["total"] == 3
     assert verify_run(run.id) == []
 
 
 def test_a_rejection_needs_no_veto(rita: Any) -> None:
-    run, said = vetoed_run("no")
+    run, veto = vetoed_run("no")
     sign(run, rita, ["reject", "reject"])
     run = runs.advance(run.id)
     assert run.status == "rejected"
-    assert said.asked == []
+    assert veto.asked == []
     assert verify_run(run.id) == []
 
 
 def test_it_is_asked_about_what_was_approved_alone(rita: Any) -> None:
-    run, said = vetoed_run(False)
+    run, veto = vetoed_run(False)
     sign(run, rita, ["approve", "reject"])
     run = runs.advance(run.id)
-    assert said.asked == [{"letter": "Dear Marta"}]
+    assert veto.asked == [{"letter": "Dear Marta"}]
     assert request(run).outcome == "partial"
     assert verdicts(run)[2:] == [("the veto", "no_veto", 0)]
     assert verify_run(run.id) == []
 
 
 def test_what_it_kept_open_can_be_rejected(rita: Any) -> None:
-    run, said = vetoed_run("no")
+    run, veto = vetoed_run("no")
     sign(run, rita, ["approve", "approve"])
     runs.advance(run.id)
     sign(run, rita, ["reject", "reject"])
     run = runs.advance(run.id)
     assert run.status == "rejected"
-    assert len(said.asked) == 1
+    assert len(veto.asked) == 1
     assert verify_run(run.id) == []
 
 
@@ -235,7 +235,7 @@ def test_under_all_or_nothing_nothing_is_applied(rita: Any) -> None:
 
 
 def test_what_a_deadline_approves_is_vetoed_too_and_then_rejected() -> None:
-    run, said = vetoed_run("no", deadline=timedelta(hours=1), on_deadline="approve")
+    run, veto = vetoed_run("no", deadline=timedelta(hours=1), on_deadline="approve")
     let_come(run)
     work_off(run)
     assert request(run).outcome == "approved"
@@ -247,7 +247,7 @@ def test_what_a_deadline_approves_is_vetoed_too_and_then_rejected() -> None:
         "veto",
         "reject",
     ]
-    assert len(said.asked) == 1
+    assert len(veto.asked) == 1
     assert verify_run(run.id) == []
 
 
@@ -268,31 +268,31 @@ def test_what_a_veto_keeps_open_past_its_deadline_meets_it(rita: Any) -> None:
 
 
 def test_where_nobody_is_needed_it_lets_people_be_asked() -> None:
-    run, said = vetoed_run(
+    run, veto = vetoed_run(
         "under embargo", needs_approval=lambda state, proposal: False
     )
-    assert said.asked == [{"letter": "Dear Marta", "total": 4}]
+    assert veto.asked == [{"letter": "Dear Marta", "total": 4}]
     assert read_value(request(run), "why") == "under embargo"
 
 
 def test_a_deployment_adds_no_veto_to_what_is_asked_and_takes_none(rita: Any) -> None:
-    run, said = vetoed_run("no")
+    run, veto = vetoed_run("no")
     registered(gated("with-veto", deadline=None))
     sign(run, rita, ["approve", "approve"])
     run = runs.advance(run.id)
     assert run.status == "paused", run.error_code
     assert "has no veto any more" in str(reasons(run))
-    assert said.asked == []
+    assert veto.asked == []
 
 
 def test_a_deployment_swaps_no_veto_under_what_is_asked(rita: Any) -> None:
-    asked: list[Any] = []
+    calls: list[Any] = []
 
     def lax(state: Any, proposal: Any) -> bool:
-        asked.append(proposal)
+        calls.append(proposal)
         return False
 
-    run, said = vetoed_run("no", False)
+    run, veto = vetoed_run("no", False)
     sign(run, rita, ["approve", "approve"])
     run = runs.advance(run.id)
     registered(gated("with-veto", deadline=None, veto=lax))
@@ -300,14 +300,14 @@ def test_a_deployment_swaps_no_veto_under_what_is_asked(rita: Any) -> None:
     run = runs.advance(run.id)
     assert run.status == "paused", run.error_code
     assert "the gate has another veto now" in str(reasons(run))
-    assert (len(said.asked), asked) == (1, [])
+    assert (len(veto.asked), calls) == (1, [])
 
     # The old one lets it pass once a newer version has it again.
-    registered(gated("with-veto", deadline=None, veto=said.veto, four_eyes=True))
+    registered(gated("with-veto", deadline=None, veto=veto.veto, four_eyes=True))
     sign(run, rita, ["approve", "approve"])
     run = runs.advance(run.id)
     assert run.status == "completed", run.error_code
-    assert (len(said.asked), asked) == (2, [])
+    assert (len(veto.asked), calls) == (2, [])
     assert verify_run(run.id) == []
 
 
@@ -361,22 +361,22 @@ def test_one_that_hangs_gives_its_run_back(
 
 def _two_guards(veto: Any, of_total: Any = None) -> Graph:
     """Two gates beside each other, each of which guards a channel, with these vetoes."""
-    made = graph("two-guards")
+    flow = graph("two-guards")
 
     def proposing(name: str, value: Any, gate: Gate) -> None:
-        @made.node(name, effect="human", gate=gate)
+        @flow.node(name, effect="human", gate=gate)
         def propose(state: Any, ctx: Any) -> dict[str, Any]:
             return {name: value}
 
-        made.edge(START, name)
-        made.edge(name, END)
+        flow.edge(START, name)
+        flow.edge(name, END)
 
     guard: dict[str, Any] = {"reviewers": ["group:claims"]}
     proposing(
         "letter", "Dear Marta", Gate(writes={"letter": Show()}, veto=veto, **guard)
     )
     proposing("total", 4, Gate(writes={"total": Show()}, veto=of_total, **guard))
-    return made
+    return flow
 
 
 def _decided_patch(by: Any, steward: Any, *vetoes: Any, total: str) -> Run:
@@ -394,13 +394,13 @@ def _decided_patch(by: Any, steward: Any, *vetoes: Any, total: str) -> Run:
 def test_a_patch_that_another_gate_rejects_needs_no_veto(
     rita: Any, people: cast.People
 ) -> None:
-    said = Answers(False)
-    fork = _decided_patch(rita, people.steward, said.veto, total="reject")
-    assert (fork.status, said.asked) == ("rejected", [])
+    veto = Answers(False)
+    fork = _decided_patch(rita, people.steward, veto.veto, total="reject")
+    assert (fork.status, veto.asked) == ("rejected", [])
     assert verify_run(fork.id) == []
 
 
-def test_of_a_patch_that_one_veto_keeps_open_nothing_is_applied(
+def test_nothing_of_a_patch_is_applied_while_one_veto_keeps_it_open(
     rita: Any, people: cast.People
 ) -> None:
     first = Answers(False)
@@ -423,36 +423,36 @@ def test_of_a_patch_that_one_veto_keeps_open_nothing_is_applied(
 def test_a_patch_that_was_applied_without_it_is_named(
     rita: Any, people: cast.People
 ) -> None:
-    said = Answers(False)
-    fork = _decided_patch(rita, people.steward, said.veto, total="approve")
-    assert len(said.asked) == 1
+    veto = Answers(False)
+    fork = _decided_patch(rita, people.steward, veto.veto, total="approve")
+    assert len(veto.asked) == 1
     assert verify_run(fork.id) == []
     remove(Decision.objects.get(run=fork.id, verdict="no_veto"))
     assert any("veto was not asked" in str(fault) for fault in verify_run(fork.id))
 
 
 def test_each_of_many_is_asked_once(rita: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+    calls: list[int] = []
 
     def even(state: Any, proposal: Any) -> Any:
         [note] = proposal["notes"]
-        asked.append(len(state.notes))
+        calls.append(len(state.notes))
         return False if int(note) % 2 == 0 else "odd"
 
-    made = graph("many-vetoes")
+    flow = graph("many-vetoes")
     gate = Gate(reviewers=["group:claims"], veto=even)
 
-    @made.node(sends=["propose"])
+    @flow.node(sends=["propose"])
     def split(state: Any, ctx: Any) -> list[Send]:
         return [Send("propose", number) for number in range(50)]
 
-    @made.node(effect="human", gate=gate)
+    @flow.node(effect="human", gate=gate)
     def propose(state: Any, ctx: Any) -> dict[str, Any]:
         return {"notes": [str(ctx.payload)]}
 
-    made.edge(START, "split")
-    made.edge("propose", END)
-    run = advanced(made)
+    flow.edge(START, "split")
+    flow.edge("propose", END)
+    run = advanced(flow)
     sign(run, rita, ["approve"] * 50)
 
     applied: list[int] = []
@@ -466,7 +466,7 @@ def test_each_of_many_is_asked_once(rita: Any, monkeypatch: pytest.MonkeyPatch) 
     run = runs.advance(run.id)
     assert len(state(run)["notes"]) == 25
     # Each sees what those before it have changed.
-    assert asked == [(number + 1) // 2 for number in range(50)]
+    assert calls == [(number + 1) // 2 for number in range(50)]
     # Each that passes by itself, and all of them in the end.
     assert applied == [*[1] * 25, 25]
     assert verify_run(run.id) == []
@@ -474,24 +474,24 @@ def test_each_of_many_is_asked_once(rita: Any, monkeypatch: pytest.MonkeyPatch) 
 
 def _two(veto: Any) -> Graph:
     """Two gates beside each other; the second has a veto that looks at the total."""
-    made = graph("two-vetoes")
+    flow = graph("two-vetoes")
 
     def proposing(name: str) -> None:
-        @made.node(
+        @flow.node(
             name, effect="human", gate=Gate(reviewers=["group:claims"], veto=veto)
         )
         def propose(state: Any, ctx: Any) -> dict[str, Any]:
             return {"notes": [name]}
 
-        made.edge(START, name)
-        made.edge(name, END)
+        flow.edge(START, name)
+        flow.edge(name, END)
 
     proposing("first")
     proposing("second")
-    return made
+    return flow
 
 
-def test_of_two_in_one_settlement_the_second_sees_what_the_first_changes(
+def test_the_second_gate_of_a_settlement_sees_what_the_first_changes(
     rita: Any,
 ) -> None:
     def only_one(state: Any, proposal: Any) -> Any:
@@ -537,7 +537,7 @@ def test_the_audit_log_has_a_line_for_each_time(rita: Any) -> None:
 def test_a_retried_commit_asks_again_and_writes_one_answer(
     rita: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, said = vetoed_run(False)
+    run, veto = vetoed_run(False)
     sign(run, rita, ["approve", "approve"])
     prepare = vetoes.prepare_vetoes
     # Somebody writes to the log between the question and the commit.
@@ -552,7 +552,7 @@ def test_a_retried_commit_asks_again_and_writes_one_answer(
     monkeypatch.setattr("orchestrator.execution.commit.prepare_vetoes", with_a_wake)
     run = runs.advance(run.id)
     assert run.status == "completed"
-    assert len(said.asked) == 2
+    assert len(veto.asked) == 2
     assert Decision.objects.filter(run=run.id, verdict="no_veto").count() == 2
     assert verify_run(run.id) == []
 
@@ -581,8 +581,8 @@ def test_review_api_and_receipt_show_why_it_is_open(people: cast.People) -> None
         text = strip_tags(page)
         assert "the payee is &lt;under&gt; embargo" in text, name
     # Who signed may sign again.
-    asked = browser.get(f"/api/v1/requests/{request(run).id}/").json()
-    written = asked["writes"][0]
+    request_json = browser.get(f"/api/v1/requests/{request(run).id}/").json()
+    written = request_json["writes"][0]
     assert written["settled"] == ""
     assert [(each["by"], each["verdict"]) for each in written["verdicts"]] == [
         ("rita", "approve"),
@@ -647,38 +647,38 @@ def test_a_request_that_was_applied_without_it_is_named(rita: Any) -> None:
 
 
 def test_a_replay_asks_no_veto(rita: Any, people: cast.People) -> None:
-    run, said = vetoed_run("no", False)
+    run, veto = vetoed_run("no", False)
     sign(run, rita, ["approve", "approve"])
     runs.advance(run.id)
     sign(run, rita, ["approve", "approve"])
     run = runs.advance(run.id)
     replayed = runs.advance(runs.replay(run.head, by=people.steward).id)
     assert replayed.status == "completed"
-    assert len(said.asked) == 2
+    assert len(veto.asked) == 2
 
 
 def test_a_call_is_made_only_if_its_veto_lets_it(rita: Any) -> None:
-    said = Answers("closed", False)
+    veto = Answers("closed", False)
     calls: list[int] = []
-    made = graph("vetoed-call")
+    flow = graph("vetoed-call")
 
     class Args(BaseModel):
         total: int
 
-    @made.node(
+    @flow.node(
         effect="external",
         idempotent=True,
         approve="call",
         prepare=lambda state, ctx: Args(total=7),
         args=Args,
-        gate=Gate(reviewers=["group:claims"], veto=said.veto),
+        gate=Gate(reviewers=["group:claims"], veto=veto.veto),
     )
     def pay(state: Any, ctx: Any) -> None:
         calls.append(ctx.args.total)
 
-    made.edge(START, "pay")
-    made.edge("pay", END)
-    run = advanced(made)
+    flow.edge(START, "pay")
+    flow.edge("pay", END)
+    run = advanced(flow)
     sign(run, rita, ["approve"])
     run = runs.advance(run.id)
     assert (run.status, calls) == ("paused", [])

@@ -222,22 +222,22 @@ def test_a_standing_policy_waits_too(rita: Any, reto: Any) -> None:
 
 
 def test_a_window_begins_anew_with_what_comes_back(reto: Any) -> None:
-    made = graph("windowed-rebase")
+    flow = graph("windowed-rebase")
     gate_options: dict[str, Any] = {"reviewers": ["group:claims"]}
 
-    @made.node(effect="human", gate=Gate(**gate_options, auto=always, auto_after=HOUR))
+    @flow.node(effect="human", gate=Gate(**gate_options, auto=always, auto_after=HOUR))
     def propose(state: Any, ctx: Any) -> dict[str, Any]:
         return {"total": 4}
 
-    @made.node(effect="human", gate=Gate(**gate_options))
+    @flow.node(effect="human", gate=Gate(**gate_options))
     def other(state: Any, ctx: Any) -> dict[str, Any]:
         return {"total": 5}
 
-    made.edge(START, "propose")
-    made.edge(START, "other")
-    made.edge("propose", END)
-    made.edge("other", END)
-    run = advanced(made)
+    flow.edge(START, "propose")
+    flow.edge(START, "other")
+    flow.edge("propose", END)
+    flow.edge("other", END)
+    run = advanced(flow)
     [theirs] = PendingWrite.objects.filter(run=run.id, node="other")
     let_pass(run)
     item = {"write": str(theirs.write), "verdict": "approve"}
@@ -296,18 +296,18 @@ def beside_a_retry() -> Any:
     """ask, whose gate has a window, beside fetch, which fails and is tried again in two
     hours.
     """
-    made = graph("windowed-beside-a-retry")
+    flow = graph("windowed-beside-a-retry")
     gate = Gate(reviewers=["group:claims"], auto=always, auto_after=HOUR)
-    made.node("ask", effect="human", gate=gate)(lambda state, ctx: {"letter": "Dear"})
+    flow.node("ask", effect="human", gate=gate)(lambda state, ctx: {"letter": "Dear"})
 
-    @made.node(retry=Retry(attempts=3, backoff=7200.0, jitter=0.0))
+    @flow.node(retry=Retry(attempts=3, backoff=7200.0, jitter=0.0))
     def fetch(state: Any, ctx: Any) -> None:
         raise ConnectionError("not now")
 
     for node in ("ask", "fetch"):
-        made.edge(START, node)
-        made.edge(node, END)
-    return made
+        flow.edge(START, node)
+        flow.edge(node, END)
+    return flow
 
 
 def test_it_ends_while_the_run_waits_for_a_later_retry() -> None:
@@ -377,8 +377,8 @@ def test_a_window_begins_by_the_clock_of_the_database(
 
 def test_a_version_without_the_policy_says_so_at_the_end(rita: Any) -> None:
     run = asking_run("windowed-then-not")
-    made = gated("windowed-then-not", deadline=None)
-    registered(made)
+    flow = gated("windowed-then-not", deadline=None)
+    registered(flow)
     let_pass(run)
     run = work_off(run)
     assert {verdict for _, verdict in verdicts(run)} == {"no_auto"}
@@ -388,18 +388,18 @@ def test_a_version_without_the_policy_says_so_at_the_end(rita: Any) -> None:
 def test_supersteps_beside_an_open_window_cost_no_statement_of_their_own() -> None:
     costs: dict[str, int] = {}
     for name, gate in (("without", {}), ("with", {"auto": always, "auto_after": HOUR})):
-        made = graph(f"pure-{name}-a-window")
+        flow = graph(f"pure-{name}-a-window")
         asks = Gate(reviewers=["group:claims"], **gate)
-        made.node("ask", effect="human", gate=asks)(lambda state, ctx: {"total": 1})
-        made.node("turn")(lambda state, ctx: {"notes": ["once"]})
-        made.edge(START, "ask")
-        made.edge("ask", END)
-        made.edge(START, "turn")
-        made.branch(
+        flow.node("ask", effect="human", gate=asks)(lambda state, ctx: {"total": 1})
+        flow.node("turn")(lambda state, ctx: {"notes": ["once"]})
+        flow.edge(START, "ask")
+        flow.edge("ask", END)
+        flow.edge(START, "turn")
+        flow.branch(
             "turn", lambda state: len(state.notes) < 100, {True: "turn", False: END}
         )
         with counted() as sent:
-            assert advanced(made).status == "paused"
+            assert advanced(flow).status == "paused"
         costs[name] = len(sent)
     # The looks at the jobs, and the one that is added, do not grow with the supersteps.
     assert costs["with"] <= costs["without"] + 20

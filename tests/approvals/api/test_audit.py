@@ -39,8 +39,8 @@ def lines(paused: Run, people: People, ada: Client) -> Run:
     return paused
 
 
-def kinds(client: Client, **given: Any) -> list[str]:
-    answer = client.get("audit/", **given)
+def kinds(client: Client, **options: Any) -> list[str]:
+    answer = client.get("audit/", **options)
     assert answer.status_code == 200, answer.content
     return [line["kind"] for line in answer.json()["results"]]
 
@@ -94,23 +94,25 @@ def test_each_line_is_on_one_page_and_a_page_counts_nothing(
     AuditLine.objects.filter(
         id__in=[row.id for row in AuditLine.objects.all()[:9]]
     ).update(at=at)  # at one moment
-    found = []
+    collected = []
     address = "/api/v1/audit/?page_size=4"
     pages = 0
     while address:
         with CaptureQueriesContext(connection) as sent:
             page = ada.http.get(address).json()
         of_log = [
-            one["sql"] for one in sent.captured_queries if "auditline" in one["sql"]
+            query["sql"]
+            for query in sent.captured_queries
+            if "auditline" in query["sql"]
         ]
         assert len(of_log) == 1
         assert "COUNT(" not in of_log[0]
         assert "count" not in page
-        found += [line["id"] for line in page["results"]]
+        collected += [line["id"] for line in page["results"]]
         address = page["next"]
         pages = pages + 1
     wanted = list(AuditLine.objects.order_by("-at", "-id").values_list("id", flat=True))
-    assert found == wanted
+    assert collected == wanted
     assert pages == -(-len(wanted) // 4)
 
 
@@ -129,10 +131,10 @@ def test_who_reads_the_log_sees_all_who_sees_runs_those_of_runs_and_others_their
 
 def test_a_line_comes_with_the_decisions_behind_it(lines: Run, ada: Client) -> None:
     line = AuditLine.objects.get(kind="signed")
-    found = ada.get(f"audit/{line.id}/").json()
-    assert {one["verdict"] for one in found["decisions"]} == {"approve"}
-    assert found["by"] == "rita"
-    assert found["run"] == str(lines.id)
-    assert found["fault"] is None
+    body = ada.get(f"audit/{line.id}/").json()
+    assert {decision["verdict"] for decision in body["decisions"]} == {"approve"}
+    assert body["by"] == "rita"
+    assert body["run"] == str(lines.id)
+    assert body["fault"] is None
     for absent in (line.id + 10**6, 2**63, 10**40):
         assert ada.get(f"audit/{absent}/").status_code == 404

@@ -21,8 +21,8 @@ from tests.support.statements import counted
 
 def request_of(client: Client) -> dict[str, Any]:
     (line,) = client.get("requests/", waiting="me").json()["results"]
-    found: dict[str, Any] = client.get(f"requests/{line['id']}/").json()
-    return found
+    body: dict[str, Any] = client.get(f"requests/{line['id']}/").json()
+    return body
 
 
 def decisions(request: dict[str, Any], *verdicts: str, **extra: Any) -> dict[str, Any]:
@@ -71,9 +71,9 @@ def test_a_request_says_what_its_proposal_was_made_from(
     rita: Client, paused: Run
 ) -> None:
     request = request_of(rita)
-    asked = ApprovalRequest.objects.get(id=request["id"])
+    approval_request = ApprovalRequest.objects.get(id=request["id"])
     assert request["ordinal"] == 0
-    assert request["input_hash"] == asked.input_hash
+    assert request["input_hash"] == approval_request.input_hash
     before = rita.get(f"checkpoints/{request['prepared_from']}/").json()
     assert before["run"] == str(paused.id)
     assert before["alias"] == "CLM-1:at-1"
@@ -277,9 +277,9 @@ def test_a_request_that_one_may_not_see_does_not_exist(
 
 
 def test_requests_are_narrowed_by_run_and_graph(rita: Client, olive: Client) -> None:
-    one = a_run(graph="one")
+    run = a_run(graph="one")
     two = a_run(graph="two")
-    first = a_request(one, "user:rita")
+    first = a_request(run, "user:rita")
     second = a_request(two, "user:ravi")
     assert [r["id"] for r in olive.get("requests/").json()["results"]] == [
         str(second.id),
@@ -366,4 +366,4 @@ def test_who_reads_a_request_whole_has_looked_at_it_where_its_gate_asks(
     assert client.post(f"{here}decisions/", body).status_code == 200
     with counted() as sent:
         client.get(there)
-    assert not [one for one in sent if "approvals_sighting" in one]
+    assert not [query for query in sent if "approvals_sighting" in query]

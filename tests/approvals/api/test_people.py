@@ -93,8 +93,8 @@ def delegated(user: User) -> dict[str, Any]:
     """The delegation by which Ben decides for a person, as the API shows it."""
     ends = timezone.now() + timedelta(days=1)
     reviews.delegate(to=User.objects.get(username="ben"), by=user, ends=ends)
-    made: dict[str, Any] = Client(user).get("delegations/").json()["results"][0]
-    return made
+    client: dict[str, Any] = Client(user).get("delegations/").json()["results"][0]
+    return client
 
 
 def test_nobody_makes_a_delegation_over_the_api(rita: Client, people: People) -> None:
@@ -129,11 +129,11 @@ def test_who_decides_for_another_does_so_over_the_api_too(
     ben = Client(UserFactory.create(username="ben"))
     line = asked(rita)
     assert ben.get(f"requests/{line['id']}/").status_code == 404
-    made = delegated(people.reviewer)
-    assert made["delegator"] == "rita"
-    assert made["delegate"] == "ben"
-    assert made["fault"] is None
-    assert ben.get("delegations/").json()["results"] == [made]
+    delegation = delegated(people.reviewer)
+    assert delegation["delegator"] == "rita"
+    assert delegation["delegate"] == "ben"
+    assert delegation["fault"] is None
+    assert ben.get("delegations/").json()["results"] == [delegation]
 
     shown = ben.get(f"requests/{line['id']}/").json()
     assert shown["may_decide"] == {"yes": True, "why_not": ""}
@@ -147,7 +147,7 @@ def test_who_decides_for_another_does_so_over_the_api_too(
     decided = rita.get(f"runs/{paused.id}/decisions/").json()["results"]
     assert [row["delegator"] for row in decided] == ["rita"]
 
-    revoked = ben.post(f"delegations/{made['id']}/revoke/")
+    revoked = ben.post(f"delegations/{delegation['id']}/revoke/")
     assert revoked.json()["revoked_at"]
     assert ben.get(f"requests/{line['id']}/").status_code == 404
 
@@ -156,8 +156,8 @@ def test_a_delegation_that_does_not_concern_one_is_unknown(
     rita: Client, nobody: Client, people: People
 ) -> None:
     UserFactory.create(username="ben")
-    made = delegated(people.reviewer)
-    assert nobody.post(f"delegations/{made['id']}/revoke/").status_code == 404
+    delegation = delegated(people.reviewer)
+    assert nobody.post(f"delegations/{delegation['id']}/revoke/").status_code == 404
     assert nobody.get("delegations/").json()["results"] == []
 
 
@@ -165,9 +165,9 @@ def test_who_is_steward_no_more_gets_no_kept_answer_about_a_delegation(
     people: People,
 ) -> None:
     UserFactory.create(username="ben")
-    made = delegated(people.reviewer)
+    delegation = delegated(people.reviewer)
     steward = people.steward
-    address = f"delegations/{made['id']}/revoke/"
+    address = f"delegations/{delegation['id']}/revoke/"
     assert Client(steward).post(address, **ONCE).status_code == 200
     assert Client(steward).post(address, **ONCE).json()["delegator"] == "rita"
 
@@ -178,9 +178,9 @@ def test_who_is_steward_no_more_gets_no_kept_answer_about_a_delegation(
 def test_who_is_steward_no_more_gets_no_kept_answer_about_a_standing_policy(
     people: People,
 ) -> None:
-    made = policy_of(waiting(reviewers=["user:rita"]), people.reviewer)
+    policy = policy_of(waiting(reviewers=["user:rita"]), people.reviewer)
     steward = people.steward
-    address = f"standing-policies/{made.id}/revoke/"
+    address = f"standing-policies/{policy.id}/revoke/"
     assert Client(steward).post(address, **ONCE).status_code == 200
     assert Client(steward).post(address, **ONCE).json()["by"] == "rita"
 
@@ -224,9 +224,9 @@ def test_a_list_of_comments_does_not_read_the_input_of_the_run_for_each(
     assert '"encrypted"' in statement
     assert '"input"' not in statement
     rita.post(address, {"text": "Second."})
-    with CaptureQueriesContext(connection) as more:
+    with CaptureQueriesContext(connection) as larger:
         assert len(rita.get(address).json()["results"]) == 2
-    assert len(more) == len(captured)
+    assert len(larger) == len(captured)
 
 
 def test_a_token_that_only_reads_writes_no_comment(paused: Run, people: People) -> None:

@@ -35,10 +35,10 @@ from tests.support.run_actions import pending, sign
 __all__ = ["claim_graph", "run"]
 
 
-def kinds(user: User, **wanted: Any) -> list[str]:
+def kinds(user: User, **options: Any) -> list[str]:
     return [
         line.kind
-        for line in audit.filtered(audit.visible_lines(user), LineFilter(**wanted))
+        for line in audit.filtered(audit.visible_lines(user), LineFilter(**options))
     ]
 
 
@@ -82,7 +82,7 @@ def test_who_moves_a_run_is_in_the_log_with_the_line_that_tells_why(
         "cancelled": run.id,
     }
     assert lines["rewound"].facts["checkpoint"] == 0
-    told = audit.comments(audit.with_runs(AuditLine.objects.all(), people.auditor))
+    comments = audit.comments(audit.with_runs(AuditLine.objects.all(), people.auditor))
     assert {
         lines[kind].id: text
         for kind, text in (
@@ -90,7 +90,7 @@ def test_who_moves_a_run_is_in_the_log_with_the_line_that_tells_why(
             ("rewound", "wrong account"),
             ("cancelled", "a mistake"),
         )
-    } == told
+    } == comments
 
 
 def test_the_reason_of_a_hold_and_of_an_erasure_is_told_beside_its_line(
@@ -100,8 +100,8 @@ def test_the_reason_of_a_hold_and_of_an_erasure_is_told_beside_its_line(
     retention.release_hold(held.id, by=people.steward, reason="the case is closed")
     runs.cancel(run.id, by=people.starter, reason="a mistake")
     retention.erase(run.id, reason="a person asked", by=people.steward)
-    told = audit.comments(audit.with_runs(AuditLine.objects.all(), people.auditor))
-    kept = {line.kind: told.get(line.id) for line in AuditLine.objects.all()}
+    comments = audit.comments(audit.with_runs(AuditLine.objects.all(), people.auditor))
+    kept = {line.kind: comments.get(line.id) for line in AuditLine.objects.all()}
     assert kept["run_held"] == "the court asks"
     assert kept["hold_released"] == "the case is closed"
     assert kept["run_erased"] == "a person asked"
@@ -174,10 +174,10 @@ def test_the_decisions_behind_a_line_are_there_also_where_the_run_is_gone(
     assert not Run.objects.filter(id=run.id).exists()
     found = audit.find_line(people.auditor, line.id)
     behind = audit.evidence_of(found)
-    assert sorted(one.id for one in behind.decisions) == sorted(made) != []
-    assert {one.verdict for one in behind.decisions} == {"approve"}
+    assert sorted(decision.id for decision in behind.decisions) == sorted(made) != []
+    assert {decision.verdict for decision in behind.decisions} == {"approve"}
     assert fault_of(found, sealed_rows.PLAIN) is None
-    assert [fault_of(one, behind.protection) for one in behind.decisions] == [
+    assert [fault_of(decision, behind.protection) for decision in behind.decisions] == [
         None
     ] * len(made)
     with pytest.raises(UnknownThing):

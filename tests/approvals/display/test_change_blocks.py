@@ -36,14 +36,14 @@ def block(now: Any, proposed: Any) -> Any:
 def test_windows_put_together_are_all_units(
     now: Any, proposed: Any, kind: type
 ) -> None:
-    found = block(now, proposed)
-    assert isinstance(found, kind)
-    whole = found.units(0, len(found))
-    assert len(whole) == len(found)
+    change_block = block(now, proposed)
+    assert isinstance(change_block, kind)
+    whole = change_block.units(0, len(change_block))
+    assert len(whole) == len(change_block)
     assert [
         unit
-        for start in range(0, len(found), 7)
-        for unit in found.units(start, min(start + 7, len(found)))
+        for start in range(0, len(change_block), 7)
+        for unit in change_block.units(start, min(start + 7, len(change_block)))
     ] == whole
 
 
@@ -87,8 +87,8 @@ LETTERS_NEW = " ".join(f"new{n}" for n in range(300))
     ],
 )
 def test_a_rewritten_long_item_is_shown_whole_on_both_sides(old: str, new: str) -> None:
-    found = block([old], [new])
-    units = found.units(0, len(found))
+    change_block = block([old], [new])
+    units = change_block.units(0, len(change_block))
     assert len(units) > 1
     assert side(units, "out").strip('"') == old
     assert side(units, "in").strip('"') == new
@@ -142,8 +142,8 @@ def test_a_long_object_in_a_list_shows_each_of_its_changes() -> None:
 def test_long_items_stand_between_their_neighbours() -> None:
     before = ["first", LETTERS_OLD, "last"]
     after = ["FIRST", LETTERS_NEW, "LAST"]
-    found = block(before, after)
-    units = found.units(0, len(found))
+    change_block = block(before, after)
+    units = change_block.units(0, len(change_block))
     assert units[0].come.text == "FIRST"
     assert units[-1].come.text == "LAST"
     assert side(units[1:-1], "in") == LETTERS_NEW

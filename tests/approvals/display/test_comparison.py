@@ -308,7 +308,7 @@ def test_what_is_added_to_a_list_is_shown_and_what_is_there_beside_it() -> None:
     ((text, there),) = change.lead
     assert text == "Adds 2 items to what was there when it was proposed:"
     assert there is not None
-    assert [one.text for one in there.items] == ["a"]
+    assert [item.text for item in there.items] == ["a"]
 
 
 def test_an_item_that_changed_is_shown_once_with_its_changes_marked() -> None:
@@ -323,7 +323,7 @@ def test_an_item_that_changed_is_shown_once_with_its_changes_marked() -> None:
     ] == [("out", "1"), ("in", "9")]
 
 
-def test_of_a_long_list_only_what_changed_is_shown_with_what_stands_beside_it() -> None:
+def test_a_long_list_shows_only_its_changes_and_their_neighbours() -> None:
     before = list(range(8000))
     after = [*before[:4000], -1, *before[4001:]]
     found = states(comparison.compare(before, after))

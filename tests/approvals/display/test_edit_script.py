@@ -50,12 +50,12 @@ def test_a_script_leads_from_one_to_the_other(
 
 def test_a_script_is_as_short_as_it_can_be() -> None:
     assert script("abcabba", "cbabac") == script(list("abcabba"), list("cbabac"))
-    kept = sum(
+    kept_count = sum(
         span.b - span.a
         for span in script(list("abcabba"), list("cbabac"))
         if span.equal
     )
-    assert kept == 4
+    assert kept_count == 4
 
 
 def test_what_stands_once_on_both_sides_is_matched_although_all_between_is_new() -> (
@@ -63,8 +63,8 @@ def test_what_stands_once_on_both_sides_is_matched_although_all_between_is_new()
 ):
     before = [n if n % 2 else -n for n in range(4000)]
     after = [n if n % 2 else n * 10_000 for n in range(1, 4001)]
-    kept = sum(span.b - span.a for span in script(before, after) if span.equal)
-    assert kept == 2000
+    kept_count = sum(span.b - span.a for span in script(before, after) if span.equal)
+    assert kept_count == 2000
 
 
 def test_numbers_and_truth_do_not_match() -> None:
@@ -107,7 +107,7 @@ def test_beyond_its_steps_everything_between_counts_as_replaced() -> None:
     assert [span for span in spans if not span.equal] == spans
 
 
-def test_of_very_many_items_only_equal_ends_are_looked_for() -> None:
+def test_very_many_items_are_compared_only_at_their_ends() -> None:
     before = list(range(MOST_ITEMS))
     steps = Steps()
     after = [0, *[-n for n in before[1:-1]], MOST_ITEMS - 1]

@@ -15,15 +15,19 @@ TEXTS = st.lists(
 
 @given(TEXTS, TEXTS)
 def test_pieces_put_together_are_the_two_texts(now: str, proposed: str) -> None:
-    found = pieces(now, proposed, Steps())
-    assert "".join(piece.text for piece in found if piece.state != "out") == proposed
+    text_pieces = pieces(now, proposed, Steps())
+    assert (
+        "".join(piece.text for piece in text_pieces if piece.state != "out") == proposed
+    )
     if now and proposed:
-        assert "".join(piece.text for piece in found if piece.state != "in") == now
+        assert (
+            "".join(piece.text for piece in text_pieces if piece.state != "in") == now
+        )
 
 
 def test_no_word_is_cut_where_texts_differ() -> None:
-    found = pieces("pay within 10 days", "pay within 100 days", Steps())
-    assert [(piece.state, piece.text) for piece in found] == [
+    text_pieces = pieces("pay within 10 days", "pay within 100 days", Steps())
+    assert [(piece.state, piece.text) for piece in text_pieces] == [
         ("same", "pay within "),
         ("out", "10"),
         ("in", "100"),
@@ -44,5 +48,5 @@ def test_where_one_text_is_empty_the_other_stands_whole(
 def test_where_a_text_begins_and_ends_is_marked_so_that_blanks_there_are_drawn() -> (
     None
 ):
-    found = pieces("a b", "a c", Steps())
-    assert [found[0].starts, found[-1].ends] == [True, True]
+    text_pieces = pieces("a b", "a c", Steps())
+    assert [text_pieces[0].starts, text_pieces[-1].ends] == [True, True]

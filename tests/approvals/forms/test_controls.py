@@ -51,24 +51,24 @@ VALUE = {
 def posted_from(root: controls.Control) -> dict[str, Any]:
     """What a browser would post of the form as it is drawn."""
     drawn = [
-        one
-        for one in root.walk()
-        if not one.children and (one.kind != "bool" or one.value)
+        control
+        for control in root.walk()
+        if not control.children and (control.kind != "bool" or control.value)
     ]
     drawn = [
-        one
-        for one in drawn
-        if one.kind != "radio" or one.nullable or one.value is not None
+        item
+        for item in drawn
+        if item.kind != "radio" or item.nullable or item.value is not None
     ]
     # A form that nobody has touched sends nothing where no button is chosen.
-    drawn = [one for one in drawn if one.kind != "yes_no" or one.value is not None]
+    drawn = [item for item in drawn if item.kind != "yes_no" or item.value is not None]
     return {
-        one.name: "true"
-        if one.kind == "bool"
+        item.name: "true"
+        if item.kind == "bool"
         else ""
-        if one.value is None
-        else str(one.value)
-        for one in drawn
+        if item.value is None
+        else str(item.value)
+        for item in drawn
     }
 
 
@@ -146,18 +146,18 @@ def test_an_object_that_is_not_set_is_null_and_asks_for_none_of_its_fields() -> 
 def test_an_object_that_is_switched_on_asks_for_its_fields_and_stays_on() -> None:
     root = controls.root(Letter.model_json_schema(), prefix="f")
     reading.read_form(root, {"f.route": "post", "f.receipt": controls.SET})
-    assert [one.path for one in reading.errors(root)] == [
+    assert [error.path for error in reading.errors(root)] == [
         "receipt.status",
         "receipt.number",
     ]
-    (receipt,) = [one for one in root.children if one.key == "receipt"]
+    (receipt,) = [child for child in root.children if child.key == "receipt"]
     assert receipt.value is not None
 
 
 def test_no_choice_is_not_the_empty_text_that_is_a_choice() -> None:
     root = controls.root(Letter.model_json_schema(), prefix="f")
     reading.read_form(root, {})
-    assert [one.path for one in reading.errors(root)] == ["route"]
+    assert [error.path for error in reading.errors(root)] == ["route"]
     assert reading.read_form(root, {"f.route": ""})["route"] == ""
 
 
@@ -178,7 +178,7 @@ def test_a_type_that_holds_itself_is_drawn_to_a_depth_and_is_json_below() -> Non
     root = controls.root(Letter.model_json_schema(), prefix="f")
     deepest = max(root.walk(), key=lambda one: one.name.count("."))
     assert deepest.name.count(".") == controls.DEEPEST
-    assert [one.kind for one in root.walk() if one.path.endswith("answer")][
+    assert [control.kind for control in root.walk() if control.path.endswith("answer")][
         -1
     ] == "json"
 

@@ -96,43 +96,47 @@ VALUES = st.builds(
 
 def posted(root: controls.Control) -> dict[str, str]:
     """What a browser posts of the form as it is drawn."""
-    found = {}
-    for one in root.walk():
-        if one.switch:
-            found[one.name] = controls.NOT_SET if one.value is None else controls.SET
-        if one.kind == "yes_no" and one.value is None:
+    collected = {}
+    for control in root.walk():
+        if control.switch:
+            collected[control.name] = (
+                controls.NOT_SET if control.value is None else controls.SET
+            )
+        if control.kind == "yes_no" and control.value is None:
             continue
-        if one.kind == "radio" and one.value is None and not one.nullable:
+        if control.kind == "radio" and control.value is None and not control.nullable:
             continue
         if (
-            one.children
-            or one.kind in ("group", "map", "rows", "file")
-            or (one.kind == "bool" and not one.value)
+            control.children
+            or control.kind in ("group", "map", "rows", "file")
+            or (control.kind == "bool" and not control.value)
         ):
             continue
         text = (
             "true"
-            if one.kind == "bool"
+            if control.kind == "bool"
             else ""
-            if one.value is None
-            else str(one.value)
+            if control.value is None
+            else str(control.value)
         )
-        if one.kind == "datetime":
+        if control.kind == "datetime":
             text = text[:19]
-        if one.kind in ("area", "lines", "json"):
+        if control.kind in ("area", "lines", "json"):
             text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\n", "\r\n")
         else:
             text = text.replace("\r", "").replace("\n", "")
-        found[one.name] = text.strip() if one.kind in ("email", "url") else text
-    return dict(parse_qsl(urlencode(found), keep_blank_values=True))
+        collected[control.name] = (
+            text.strip() if control.kind in ("email", "url") else text
+        )
+    return dict(parse_qsl(urlencode(collected), keep_blank_values=True))
 
 
 def edited(schema: dict[str, Any], value: Any) -> Any:
     root = controls.root(schema, prefix="e-1", value=value)
-    names = [one.name for one in root.walk() if not one.children]
+    names = [control.name for control in root.walk() if not control.children]
     assert len(names) == len(set(names))
     result = reading.read_form(root, posted(root))
-    assert [(one.path, one.error) for one in reading.errors(root)] == []
+    assert [(error.path, error.error) for error in reading.errors(root)] == []
     return result
 
 
@@ -185,7 +189,7 @@ def test_two_fields_of_a_form_never_have_one_label() -> None:
         prefix="e-1",
         value={"amount": 1, "amount_": 2, "kind": "a b"},
     )
-    assert [one.label for one in root.children] == [
+    assert [child.label for child in root.children] == [
         "Amount (amount)",
         "Amount (amount_)",
         "Kind",
@@ -199,4 +203,4 @@ def test_a_key_that_one_would_not_see_is_quoted() -> None:
         prefix="e-1",
         value={"": "a", " ": "b", "c": "c"},
     )
-    assert [one.label for one in root.children] == ['""', '" "', "c"]
+    assert [child.label for child in root.children] == ['""', '" "', "c"]

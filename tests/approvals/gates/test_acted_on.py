@@ -33,7 +33,7 @@ def _looping(name: str) -> Graph:
     """`pay` pays twice on the first answer of `review`; then people are asked twice
     before it pays again.
     """
-    made = graph(name)
+    flow = graph(name)
     gate = Gate(reviewers=["group:claims"])
 
     def propose(state: Any, ctx: Any) -> dict[str, Any]:
@@ -42,18 +42,18 @@ def _looping(name: str) -> Graph:
     def what_next(state: Any) -> str:
         return {1: "again", 2: "more"}.get(state.notes.count("paid 0"), "end")
 
-    made.node("review", effect="human", join="any", gate=gate)(propose)
-    made.node("pay", effect="external", authority="review")(pay)
-    made.node("more")(lambda state, ctx: None)
-    made.node("later")(lambda state, ctx: None)
-    made.edge(START, "review")
-    made.edge("review", "pay")
-    made.branch("pay", what_next, {"again": "pay", "more": "more", "end": END})
-    made.edge("more", "review")
-    made.edge("more", "later")
-    made.edge("later", "review")
-    made.edge("pay", END, when="rejected")
-    return made
+    flow.node("review", effect="human", join="any", gate=gate)(propose)
+    flow.node("pay", effect="external", authority="review")(pay)
+    flow.node("more")(lambda state, ctx: None)
+    flow.node("later")(lambda state, ctx: None)
+    flow.edge(START, "review")
+    flow.edge("review", "pay")
+    flow.branch("pay", what_next, {"again": "pay", "more": "more", "end": END})
+    flow.edge("more", "review")
+    flow.edge("more", "later")
+    flow.edge("later", "review")
+    flow.edge("pay", END, when="rejected")
+    return flow
 
 
 def test_a_node_that_loops_more_often_than_its_gate_misses_no_round(

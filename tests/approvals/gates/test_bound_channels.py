@@ -19,21 +19,21 @@ def _asking(
     name: str, proposals: dict[str, Any], shows: list[str] | None = None
 ) -> Graph:
     """A graph with a gate for each of these proposals, which shows the channels."""
-    made = graph(name)
+    flow = graph(name)
     gate = Gate(reviewers=["group:claims"], shows=shows or [])
 
     def ask(node: str, proposal: Any) -> None:
-        @made.node(node, effect="human", gate=gate)
+        @flow.node(node, effect="human", gate=gate)
         def propose(state: Any, ctx: Any) -> Any:
             ctx.memory.put(node, 1, "asked")
             return proposal
 
-        made.edge(START, node)
-        made.edge(node, END)
+        flow.edge(START, node)
+        flow.edge(node, END)
 
     for node, proposal in proposals.items():
         ask(node, proposal)
-    return made
+    return flow
 
 
 def _states(run: Run) -> list[RequestState]:
@@ -41,9 +41,9 @@ def _states(run: Run) -> list[RequestState]:
     return load_states(list(requests), protection_of(run))
 
 
-def _requests_bound(made: Graph, changed: list[str]) -> list[str]:
+def _requests_bound(flow: Graph, changed: list[str]) -> list[str]:
     """The nodes whose requests a change of these channels may bring back."""
-    run = advanced(made)
+    run = advanced(flow)
     compiled = registry.find_graph(run.fingerprint)
     assert compiled is not None
     bound = bound_channels(_states(run), compiled)
@@ -70,14 +70,14 @@ def test_a_write_is_bound_to_a_channel_that_it_replaces_and_to_the_trace_it_chan
 
 
 def test_a_request_is_bound_to_what_its_gate_shows() -> None:
-    made = _asking("shown", {"first": {"notes": ["Dear"]}}, shows=["total"])
-    assert _requests_bound(made, ["total"]) == ["first"]
-    assert _requests_bound(made, ["letter"]) == []
+    flow = _asking("shown", {"first": {"notes": ["Dear"]}}, shows=["total"])
+    assert _requests_bound(flow, ["total"]) == ["first"]
+    assert _requests_bound(flow, ["letter"]) == []
 
 
 def test_the_channels_of_memory_are_those_that_writes_are_held_for() -> None:
-    made = _asking("remembering", {"first": {"letter": "Dear"}, "second": None})
-    assert memory_channels(_states(advanced(made))) == {
+    flow = _asking("remembering", {"first": {"letter": "Dear"}, "second": None})
+    assert memory_channels(_states(advanced(flow))) == {
         "$memory:asked/first",
         "$memory:asked/second",
     }

@@ -19,14 +19,14 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def _until(asked: dict[str, Any]) -> Graph:
-    made = graph("until-a-moment")
+    flow = graph("until-a-moment")
     gate = Gate(reviewers=["group:claims"], terms=lambda input: asked)
-    made.node("first")(lambda state, ctx: {"notes": ["first"]})
-    made.node("propose", effect="human", gate=gate)(lambda state, ctx: {"total": 7})
-    made.edge(START, "first")
-    made.edge("first", "propose")
-    made.edge("propose", END)
-    return made
+    flow.node("first")(lambda state, ctx: {"notes": ["first"]})
+    flow.node("propose", effect="human", gate=gate)(lambda state, ctx: {"total": 7})
+    flow.edge(START, "first")
+    flow.edge("first", "propose")
+    flow.edge("propose", END)
+    return flow
 
 
 def _time_given(run: Run) -> timedelta:

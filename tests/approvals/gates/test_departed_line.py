@@ -25,13 +25,13 @@ def patched(people: cast.People) -> Run:
     signatures.
     """
     settled = timeline.list_checkpoints(paid("patched", people).id)[1]
-    made = runs.fork(
+    fork = runs.fork(
         settled.id,
         patch={"scratch": {"total": 9999}},
         by=people.starter,
         reason="a plumber's invoice",
     )
-    return runs.advance(made.id)
+    return runs.advance(fork.id)
 
 
 def text_of(client: Client, path: str) -> str:
@@ -106,10 +106,10 @@ def test_no_fact_beside_a_patch_tells_what_an_edit_of_it_would_change(
 ) -> None:
     facts = [Fact("Amount", "total"), Fact("So far", "state.notes")]
     settled = timeline.list_checkpoints(paid("facts", people, facts=facts).id)[1]
-    made = runs.advance(
+    fork = runs.advance(
         runs.fork(settled.id, patch={"scratch": {"total": 9999}}, by=people.starter).id
     )
-    text = text_of(browse(people.reviewer), f"/reviews/{made.id}/")
+    text = text_of(browse(people.reviewer), f"/reviews/{fork.id}/")
     assert "So far" in text
     assert "Amount" not in text
 
@@ -135,8 +135,8 @@ def test_what_people_decided_before_is_shown_and_does_not_count(
     people: cast.People, browse: Browse
 ) -> None:
     run = paid("asked_anew", people)
-    made = runs.advance(runs.fork(f"{run.key}:at-2", by=people.starter).id)
-    text = text_of(browse(people.reviewer), f"/reviews/{made.id}/")
+    fork = runs.advance(runs.fork(f"{run.key}:at-2", by=people.starter).id)
+    text = text_of(browse(people.reviewer), f"/reviews/{fork.id}/")
     assert (
         f"Decided before this run went back: {people.reviewer.username} approved it"
         in text

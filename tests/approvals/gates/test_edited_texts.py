@@ -17,12 +17,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def _proposing(terms: Any, *, facts: Any = ()) -> Any:
-    made = graph("facts-of-terms")
+    flow = graph("facts-of-terms")
     gate = Gate(reviewers=["group:claims"], terms=terms, facts=facts)
-    made.node("propose", effect="human", gate=gate)(lambda state, ctx: {"total": 7})
-    made.edge(START, "propose")
-    made.edge("propose", END)
-    return made
+    flow.node("propose", effect="human", gate=gate)(lambda state, ctx: {"total": 7})
+    flow.edge(START, "propose")
+    flow.edge("propose", END)
+    return flow
 
 
 @pytest.mark.parametrize("declared", [(), [Fact("Declared", "proposal.total")]])

@@ -111,7 +111,7 @@ def test_the_refusal_names_what_changed_and_what_to_do(
     assert refusal.code == "incompatible_graph"
     assert refusal.facts["version"] == new.version
     assert changed in [
-        f"{one['what']}: {one['said']}" for one in refusal.facts["changes"]
+        f"{change['what']}: {change['said']}" for change in refusal.facts["changes"]
     ]
 
 
@@ -244,7 +244,9 @@ def test_the_api_answers_409_with_the_changes_and_the_request_says_so_before(
         answer = rita.post(path, body)
         assert answer.status_code == 409
         assert answer.json()["code"] == "incompatible_graph"
-        assert "channel `total`" in [one["what"] for one in answer.json()["changes"]]
+        assert "channel `total`" in [
+            change["what"] for change in answer.json()["changes"]
+        ]
     assert not Decision.objects.exists()
 
 

@@ -30,9 +30,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_a_gate_is_passed_without_people_for_the_literal_false_alone(
     answer: Any,
 ) -> None:
-    made = graph("asked-or-not")
+    flow = graph("asked-or-not")
 
-    @made.node(
+    @flow.node(
         effect="human",
         gate=Gate(
             reviewers=["group:claims"], needs_approval=lambda state, proposal: answer
@@ -41,17 +41,17 @@ def test_a_gate_is_passed_without_people_for_the_literal_false_alone(
     def propose(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": "proposed"}
 
-    made.edge(START, "propose")
-    made.edge("propose", END)
-    run = advanced(made)
+    flow.edge(START, "propose")
+    flow.edge("propose", END)
+    run = advanced(flow)
     assert run.status == Status.PAUSED
     assert state(run)["letter"] == ""
 
 
 def test_a_gate_whose_check_says_false_holds_nothing() -> None:
-    made = graph("not-asked")
+    flow = graph("not-asked")
 
-    @made.node(
+    @flow.node(
         effect="human",
         gate=Gate(
             reviewers=["group:claims"], needs_approval=lambda state, proposal: False
@@ -60,9 +60,9 @@ def test_a_gate_whose_check_says_false_holds_nothing() -> None:
     def propose(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": "proposed"}
 
-    made.edge(START, "propose")
-    made.edge("propose", END)
-    run = advanced(made)
+    flow.edge(START, "propose")
+    flow.edge("propose", END)
+    run = advanced(flow)
     assert run.status == Status.COMPLETED
     assert state(run)["letter"] == "proposed"
     assert not ApprovalRequest.objects.exists()
@@ -70,19 +70,19 @@ def test_a_gate_whose_check_says_false_holds_nothing() -> None:
 
 def _two_gates() -> Graph:
     """Two gates beside each other that ask different groups."""
-    made = graph("two-groups")
+    flow = graph("two-groups")
 
     def proposing(name: str) -> None:
-        @made.node(name, effect="human", gate=Gate(reviewers=[f"group:{name}"]))
+        @flow.node(name, effect="human", gate=Gate(reviewers=[f"group:{name}"]))
         def propose(state: Any, ctx: Any) -> dict[str, Any]:
             return {"notes": [name]}
 
-        made.edge(START, name)
-        made.edge(name, END)
+        flow.edge(START, name)
+        flow.edge(name, END)
 
     proposing("claims")
     proposing("finance")
-    return made
+    return flow
 
 
 @pytest.fixture
@@ -102,15 +102,15 @@ def test_one_act_over_two_requests_counts_nothing_where_its_person_reviews_only_
 
 
 def test_an_act_that_settles_nothing_does_not_wake_the_run(rita: User) -> None:
-    made = graph("for-two")
+    flow = graph("for-two")
 
-    @made.node(effect="human", gate=Gate(reviewers=["group:claims"], quorum=2))
+    @flow.node(effect="human", gate=Gate(reviewers=["group:claims"], quorum=2))
     def propose(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": "proposed"}
 
-    made.edge(START, "propose")
-    made.edge("propose", END)
-    run = advanced(made)
+    flow.edge(START, "propose")
+    flow.edge("propose", END)
+    run = advanced(flow)
     before = run.wakes
     sign(run, rita, ["approve"])
     run.refresh_from_db()
@@ -135,42 +135,42 @@ def test_an_idempotency_key_belongs_to_one_person(
 def test_a_gate_that_is_settled_during_the_last_superstep_of_a_branch_is_applied_by_the_same_worker(
     rita: User,
 ) -> None:
-    made = graph("settled-meanwhile")
+    flow = graph("settled-meanwhile")
 
-    @made.node(effect="human", gate=Gate(reviewers=["group:claims"]))
+    @flow.node(effect="human", gate=Gate(reviewers=["group:claims"]))
     def propose(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": "proposed"}
 
-    @made.node()
+    @flow.node()
     def first(state: Any, ctx: Any) -> None:
         pass
 
-    @made.node()
+    @flow.node()
     def last(state: Any, ctx: Any) -> None:
         sign(Run.objects.get(id=ctx.run_id), rita, ["approve"])
 
-    made.edge(START, "propose")
-    made.edge("propose", END)
-    made.edge(START, "first")
-    made.edge("first", "last")
-    made.edge("last", END)
-    run = slice_of(started(made))
+    flow.edge(START, "propose")
+    flow.edge("propose", END)
+    flow.edge(START, "first")
+    flow.edge("first", "last")
+    flow.edge("last", END)
+    run = slice_of(started(flow))
     assert run.status == Status.COMPLETED
     assert state(run)["letter"] == "proposed"
 
 
 def test_what_terms_ask_for_is_what_the_request_carries() -> None:
-    made = graph("on-terms")
+    flow = graph("on-terms")
 
     def terms(asked: Any) -> dict[str, Any]:
         return {"reviewers": [f"user:{asked.folder}"], "quorum": 2}
 
-    made.node("propose", effect="human", gate=Gate(terms=terms))(
+    flow.node("propose", effect="human", gate=Gate(terms=terms))(
         lambda state, ctx: {"letter": "Dear"}
     )
-    made.edge(START, "propose")
-    made.edge("propose", END)
-    registered(made)
+    flow.edge(START, "propose")
+    flow.edge("propose", END)
+    registered(flow)
     User.objects.create_user("ann")
     run = runs.advance(runs.start("on-terms", {"folder": "ann"}).id)
     request = run.requests.get()

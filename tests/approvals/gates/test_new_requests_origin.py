@@ -29,24 +29,24 @@ def _gated(name: str, *before: str, **settings: Any) -> Graph:
     """Nodes that write a note each, then propose; and beside it, in the same superstep,
     send, which acts outside.
     """
-    made = graph(name, **settings)
+    flow = graph(name, **settings)
 
-    @made.node(effect="human", gate=GATE)
+    @flow.node(effect="human", gate=GATE)
     def propose(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": f"after {len(state.notes)}"}
 
-    @made.node(effect="external")
+    @flow.node(effect="external")
     def send(state: Any, ctx: Any) -> None:
         pass
 
     for node in before:
-        made.node(node)(lambda state, ctx: {"notes": [ctx.node]})
+        flow.node(node)(lambda state, ctx: {"notes": [ctx.node]})
     for source, target in zip((START, *before), (*before, None), strict=True):
         for one in [target] if target else ["propose", "send"]:
-            made.edge(source, one)
-    made.edge("propose", END)
-    made.edge("send", END)
-    return made
+            flow.edge(source, one)
+    flow.edge("propose", END)
+    flow.edge("send", END)
+    return flow
 
 
 def _row(run: Run, seq: int) -> Checkpoint:
@@ -59,16 +59,19 @@ def test_a_request_has_the_hash_that_the_journal_has_of_a_task_with_the_same_inp
 ) -> None:
     configure(**ONE_KEY)
     run = advanced(_gated("hashed", "a", encrypted=encrypted))
-    asked = request(run)
-    assert asked.input_hash == TaskResult.objects.get(run=run).input_hash
-    assert len(asked.input_hash) == 64
-    assert asked.input_hash != request(advanced(_gated("hashed_otherwise"))).input_hash
+    open_request = request(run)
+    assert open_request.input_hash == TaskResult.objects.get(run=run).input_hash
+    assert len(open_request.input_hash) == 64
+    assert (
+        open_request.input_hash
+        != request(advanced(_gated("hashed_otherwise"))).input_hash
+    )
 
 
 def test_a_request_names_the_checkpoint_with_the_state_that_its_task_read() -> None:
     run = advanced(_gated("prepared", "a", "b"))
-    asked = request(run)
-    assert asked.prepared_from == _row(run, 2).id
+    open_request = request(run)
+    assert open_request.prepared_from == _row(run, 2).id
     assert timeline.state_at(_row(run, 2).id)["scratch"]["notes"] == ["a", "b"]
     assert verify_run(run.id) == []
 
@@ -95,9 +98,9 @@ def test_a_request_that_is_opened_beside_a_failure_says_what_its_task_read() -> 
     made.edge("fail", END)
     run = advanced(made)
     assert run.status == "failed"
-    asked = request(run)
-    assert asked.prepared_from == _row(run, 1).id
-    assert asked.input_hash == TaskResult.objects.get(run=run).input_hash
+    open_request = request(run)
+    assert open_request.prepared_from == _row(run, 1).id
+    assert open_request.input_hash == TaskResult.objects.get(run=run).input_hash
 
 
 @pytest.mark.parametrize("way", ["fork", "rewind"])
@@ -105,7 +108,7 @@ def test_a_request_that_is_asked_anew_says_what_its_proposal_was_made_from(
     way: str, people: cast.People
 ) -> None:
     run = advanced(claim(f"asked_anew_{way}"))
-    asked = request(run)
+    open_request = request(run)
     runs.cancel(run.id)
     point = _row(run, 2).id
     if way == "fork":
@@ -113,10 +116,10 @@ def test_a_request_that_is_asked_anew_says_what_its_proposal_was_made_from(
     else:
         runs.rewind(run.id, point, by=people.starter)
         again = ApprovalRequest.objects.get(run=run, line=2)
-    assert again.id != asked.id
-    assert asked.prepared_from == _row(run, 1).id
-    assert again.input_hash == asked.input_hash
-    assert again.prepared_from == asked.prepared_from
+    assert again.id != open_request.id
+    assert open_request.prepared_from == _row(run, 1).id
+    assert again.input_hash == open_request.input_hash
+    assert again.prepared_from == open_request.prepared_from
 
 
 def test_only_proposals_are_hashed_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,30 +131,30 @@ def test_only_proposals_are_hashed_for_it(monkeypatch: pytest.MonkeyPatch) -> No
         return hash_of(context, start)
 
     monkeypatch.setattr(SuperstepContext, "input_hash", watched)
-    made = graph("counted")
-    made.node("a")(lambda state, ctx: {"notes": ["a"]})
-    made.node(
+    flow = graph("counted")
+    flow.node("a")(lambda state, ctx: {"notes": ["a"]})
+    flow.node(
         "waved",
         effect="human",
         gate=Gate(reviewers=["group:claims"], needs_approval=lambda *_: False),
     )(lambda state, ctx: {"letter": "x"})
-    made.node("asked", effect="human", gate=GATE)(lambda state, ctx: {"total": 1})
+    flow.node("asked", effect="human", gate=GATE)(lambda state, ctx: {"total": 1})
     for source, target in (
         (START, "a"),
         ("a", "waved"),
         ("waved", "asked"),
         ("asked", END),
     ):
-        made.edge(source, target)
-    assert advanced(made).status == "paused"
+        flow.edge(source, target)
+    assert advanced(flow).status == "paused"
     assert hashed == ["waved", "asked"]
 
 
 def test_the_same_task_may_ask_again_under_the_next_number_alone() -> None:
-    asked = request(advanced(_gated("again")))
-    again = ApprovalRequest.objects.get(id=asked.id)
+    open_request = request(advanced(_gated("again")))
+    again = ApprovalRequest.objects.get(id=open_request.id)
     again.id = rows.missing()
-    again.visit = asked.visit
+    again.visit = open_request.visit
     with pytest.raises(IntegrityError), transaction.atomic():
         again.save(force_insert=True)
     again.ordinal = 1
@@ -163,12 +166,14 @@ def test_a_request_that_was_sealed_before_it_said_this_verifies_until_somebody_w
     column: str,
 ) -> None:
     run = advanced(_gated("older"))
-    asked = request(run)
+    open_request = request(run)
     empty = {"ordinal": 0, "input_hash": "", "prepared_from": None}
-    said = {"ordinal": 1, "input_hash": "0" * 64, "prepared_from": rows.missing()}
-    rewrite(asked, **empty)
+    statement = {"ordinal": 1, "input_hash": "0" * 64, "prepared_from": rows.missing()}
+    rewrite(open_request, **empty)
     assert verify_run(run.id) == []
-    ApprovalRequest.objects.filter(id=asked.id).update(**{column: said[column]})
+    ApprovalRequest.objects.filter(id=open_request.id).update(
+        **{column: statement[column]}
+    )
     assert [fault.table for fault in verify_run(run.id)] == [
         "approvals_approvalrequest"
     ]

@@ -31,10 +31,10 @@ def replayed(point: str, by: Any) -> tuple[Any, ...]:
     return came_to(runs.replay(point, by=by))
 
 
-def came_to(made: Run) -> tuple[Any, ...]:
-    made = runs.advance(made.id)
-    report = runs.replay_report(made.id)
-    return made.status, run_actions.state(made), report["reused"], report["diverged"]
+def came_to(run: Run) -> tuple[Any, ...]:
+    run = runs.advance(run.id)
+    report = runs.replay_report(run.id)
+    return run.status, run_actions.state(run), report["reused"], report["diverged"]
 
 
 def test_a_replay_goes_the_same_way_once_its_origin_was_cleaned_up(
@@ -76,12 +76,12 @@ def sent(request: pytest.FixtureRequest, people: cast.People) -> Run:
 def test_what_a_replay_reads_stays_until_it_has_ended(
     sent: Run, people: cast.People
 ) -> None:
-    made = runs.replay(f"{sent.key}:at-0", by=people.starter)
+    replay = runs.replay(f"{sent.key}:at-0", by=people.starter)
     rule = policy("sent_on", keep_last=0)
-    found = retention.dry_run(rule)
-    assert found.reasons["replayed"]["count"] >= 1
+    counts = retention.dry_run(rule)
+    assert counts.reasons["replayed"]["count"] >= 1
     pruned(rule)
-    status, state, _, diverged = came_to(made)
+    status, state, _, diverged = came_to(replay)
     assert status == Status.COMPLETED
     assert state == run_actions.state(sent)
     assert diverged == []

@@ -69,12 +69,12 @@ def test_a_request_that_is_re_opened_between_the_queries_has_its_new_status(
 ) -> None:
     run = deadlines.paused_run(deadline=None)
     registry.replace(deadlines.gated("with-deadline", deadline=None, quorum=2))
-    asked = ApprovalRequest.objects.get(run=run)
+    approval_request = ApprovalRequest.objects.get(run=run)
     reopen_between_reads(monkeypatch, run, by=people.steward)
-    [state] = load_states([asked], protection_of(run))
+    [state] = load_states([approval_request], protection_of(run))
     assert (state.was_closed, state.request.status) == (True, "withdrawn")
     # Put back, it would decide under its own rules about what others ask.
-    ApprovalRequest.objects.filter(id=asked.id).update(status="open")
-    asked.refresh_from_db()
+    ApprovalRequest.objects.filter(id=approval_request.id).update(status="open")
+    approval_request.refresh_from_db()
     with pytest.raises(TamperedRow, match="another policy"):
-        load_states([asked], protection_of(run))
+        load_states([approval_request], protection_of(run))

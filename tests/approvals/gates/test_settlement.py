@@ -28,19 +28,19 @@ def rita(people: cast.People) -> User:
 
 def _two(channel: str) -> Graph:
     """Two gates beside each other that write the same channel."""
-    made = graph(f"two-gates-{channel}")
+    flow = graph(f"two-gates-{channel}")
 
     def proposing(name: str) -> None:
-        @made.node(name, effect="human", gate=GATE)
+        @flow.node(name, effect="human", gate=GATE)
         def propose(state: Any, ctx: Any) -> dict[str, Any]:
             return {channel: [name] if channel == "notes" else name}
 
-        made.edge(START, name)
-        made.edge(name, END)
+        flow.edge(START, name)
+        flow.edge(name, END)
 
     proposing("first")
     proposing("second")
-    return made
+    return flow
 
 
 @pytest.mark.parametrize("order", [["first", "second"], ["second", "first"]])
@@ -83,17 +83,17 @@ def _beside(*, broken: list[str], rewrites: bool) -> Graph:
     """A gate beside a branch of two supersteps; the second looks at the letter, and
     fails while `broken` says so.
     """
-    made = graph("beside-a-gate")
+    flow = graph("beside-a-gate")
 
-    @made.node(effect="human", gate=GATE)
+    @flow.node(effect="human", gate=GATE)
     def propose(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": "signed"}
 
-    @made.node()
+    @flow.node()
     def first(state: Any, ctx: Any) -> None:
         pass
 
-    @made.node()
+    @flow.node()
     def second(state: Any, ctx: Any) -> dict[str, Any]:
         if broken:
             raise RuntimeError(broken[0])
@@ -103,12 +103,12 @@ def _beside(*, broken: list[str], rewrites: bool) -> Graph:
             else {"notes": [f"saw {state.letter!r}"]}
         )
 
-    made.edge(START, "propose")
-    made.edge("propose", END)
-    made.edge(START, "first")
-    made.edge("first", "second")
-    made.edge("second", END)
-    return made
+    flow.edge(START, "propose")
+    flow.edge("propose", END)
+    flow.edge(START, "first")
+    flow.edge("first", "second")
+    flow.edge("second", END)
+    return flow
 
 
 def test_a_failed_superstep_ends_on_its_own_snapshot_before_later_signatures_apply(
@@ -140,26 +140,26 @@ def _one_superstep(run: Run) -> None:
 def test_a_moved_base_opens_an_approved_write_again_and_leaves_a_rejected_one_rejected(
     verdict: str, revision: int, rita: User
 ) -> None:
-    made = graph("half-settled")
+    flow = graph("half-settled")
 
-    @made.node(effect="human", gate=GATE)
+    @flow.node(effect="human", gate=GATE)
     def propose(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": "signed", "notes": ["a note"]}
 
-    @made.node()
+    @flow.node()
     def move(state: Any, ctx: Any) -> dict[str, Any]:
         return {"total": 1}
 
-    @made.node()
+    @flow.node()
     def rewrite(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": "rewritten"}
 
-    made.edge(START, "propose")
-    made.edge("propose", END)
-    made.edge(START, "move")
-    made.edge("move", "rewrite")
-    made.edge("rewrite", END)
-    run = started(made)
+    flow.edge(START, "propose")
+    flow.edge("propose", END)
+    flow.edge(START, "move")
+    flow.edge("move", "rewrite")
+    flow.edge("rewrite", END)
+    run = started(flow)
     _one_superstep(run)
     letter = next(row for row in pending(run) if row.channel == "letter")
     sign(
@@ -185,26 +185,26 @@ def _moving(gate: Gate, proposal: dict[str, Any], moved: dict[str, Any]) -> Run:
     """A run with a signed or edited proposal in hand, beside a branch that moves
     something in its second superstep.
     """
-    made = graph("moving")
+    flow = graph("moving")
 
-    @made.node(effect="human", gate=gate)
+    @flow.node(effect="human", gate=gate)
     def propose(state: Any, ctx: Any) -> dict[str, Any]:
         return proposal
 
-    @made.node()
+    @flow.node()
     def wait(state: Any, ctx: Any) -> None:
         pass
 
-    @made.node()
+    @flow.node()
     def move(state: Any, ctx: Any) -> dict[str, Any]:
         return moved
 
-    made.edge(START, "propose")
-    made.edge("propose", END)
-    made.edge(START, "wait")
-    made.edge("wait", "move")
-    made.edge("move", END)
-    run = started(made)
+    flow.edge(START, "propose")
+    flow.edge("propose", END)
+    flow.edge(START, "wait")
+    flow.edge("wait", "move")
+    flow.edge("move", END)
+    run = started(flow)
     _one_superstep(run)
     return run
 

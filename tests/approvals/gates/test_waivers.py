@@ -79,11 +79,11 @@ def test_it_is_a_decision_by_the_system_on_each_write_with_what_was_and_what_cam
     line = RunEvent.objects.get(run=passed.id, seq=payout.event_seq)
     assert line.type == "approval_not_needed"
     assert line.task == "propose:1:0"
-    told = read_value(line, "payload")
-    assert told["decisions"] == [str(payout.id), str(letter.id)]
-    assert told["superstep"] == 1
-    assert len(told["input_hash"]) == 64
-    assert set(told) == {"decisions", "superstep", "input_hash"}, (
+    facts = read_value(line, "payload")
+    assert facts["decisions"] == [str(payout.id), str(letter.id)]
+    assert facts["superstep"] == 1
+    assert len(facts["input_hash"]) == 64
+    assert set(facts) == {"decisions", "superstep", "input_hash"}, (
         "no value stands in the log"
     )
     assert passed.decisions == 2
@@ -134,8 +134,8 @@ def test_it_costs_one_statement_whatever_the_writes(people: People) -> None:
     with CaptureQueriesContext(connection) as queries:
         runs.advance(run.id)
     inserts = [
-        one["sql"]
-        for one in queries
-        if one["sql"].startswith('INSERT INTO "approvals_decision"')
+        query["sql"]
+        for query in queries
+        if query["sql"].startswith('INSERT INTO "approvals_decision"')
     ]
     assert len(inserts) <= 1

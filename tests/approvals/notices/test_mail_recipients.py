@@ -63,16 +63,16 @@ def test_quiet_hours_pass_midnight_in_the_time_zone_of_the_person(
 
 
 @pytest.mark.django_db
-def test_of_a_comment_hear_the_starter_the_holder_and_who_commented_before(
+def test_a_comment_notifies_the_starter_the_holder_and_earlier_commenters(
     people: People,
 ) -> None:
     graph = advanced(gated()).graph
     run = runs.advance(runs.start(graph, {}, by=people.starter).id)
-    asked = request(run)
+    open_request = request(run)
     rita = reviewer(people.reviewer)
-    reviews.claim(asked.id, by=rita)
-    reviews.comment(asked.id, "Who knows this payee?", by=people.steward)
+    reviews.claim(open_request.id, by=rita)
+    reviews.comment(open_request.id, "Who knows this payee?", by=people.steward)
     comments = Notice.objects.filter(event="request.commented")
     assert names(comments.order_by("id")[0]) == {"olive", "rita"}
-    reviews.comment(asked.id, "I do.", by=rita)
+    reviews.comment(open_request.id, "I do.", by=rita)
     assert names(comments.order_by("-id")[0]) == {"olive", "stella"}

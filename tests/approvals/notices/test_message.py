@@ -37,23 +37,23 @@ def of_request(request: ApprovalRequest, **columns: Any) -> dict[str, Any]:
 @pytest.mark.django_db(transaction=True)
 def test_a_message_names_the_request_and_holds_no_value(configure: Any) -> None:
     configure(SITE_URL="https://runs.example.org/")
-    made = graph("noticed")
+    flow = graph("noticed")
 
-    @made.node(
+    @flow.node(
         effect="human", gate=Gate(reviewers=["user:rita"], title="Send the letter?")
     )
     def propose(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": "a secret letter"}
 
-    @made.node(effect="external")
+    @flow.node(effect="external")
     def send(state: Any, ctx: Any) -> None:
         return None
 
-    made.edge(START, "propose")
-    made.edge("propose", "send", when="approved")
-    made.edge("propose", END, when=("rejected", "partial"))
-    made.edge("send", END)
-    run = advanced(made)
+    flow.edge(START, "propose")
+    flow.edge("propose", "send", when="approved")
+    flow.edge("propose", END, when=("rejected", "partial"))
+    flow.edge("send", END)
+    run = advanced(flow)
     request = ApprovalRequest.objects.get()
     notice = Notice.objects.get(event="request.opened")
     body = message.body_of(to_webhook(notice))
@@ -103,7 +103,7 @@ def test_a_long_question_is_cut() -> None:
     assert len(of_request(request)["question"]) == message.LONGEST_QUESTION
 
 
-def test_of_a_run_that_was_removed_a_message_has_the_ids() -> None:
+def test_a_message_about_a_removed_run_has_the_ids() -> None:
     notice = Notice.objects.create(
         event="run.stopped", run=a_run().id, outcome="failed", at=AT
     )

@@ -154,10 +154,10 @@ def test_nothing_begins_once_one_of_them_lost_their_part(
     assert paid == []
     assert run.status == Status.PAUSED
     assert not TaskResult.objects.filter(run=run, node="pay").exists()
-    asked = run.requests.get(status="open")
+    request = run.requests.get(status="open")
     from approvals.gates.request_state import why_of
 
-    assert f"ben's signature does not count any more: {why}" in why_of(asked)
+    assert f"ben's signature does not count any more: {why}" in why_of(request)
 
 
 def test_a_decision_without_its_delegation_is_named_by_a_verification(

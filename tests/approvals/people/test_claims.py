@@ -126,17 +126,17 @@ def test_nobody_has_to_take_a_review_of_an_exclusive_gate_to_sign_it(
 @pytest.mark.parametrize("how", ["released", "handed over", "over"])
 def test_an_exclusive_claim_ends(rita: User, ravi: User, how: str) -> None:
     run = advanced(gated(exclusive=True, claim_for=timedelta(minutes=10)))
-    asked = request(run)
-    taken = reviews.claim(asked.id, by=rita)
+    open_request = request(run)
+    taken = reviews.claim(open_request.id, by=rita)
     assert taken.until == taken.at + timedelta(minutes=10)
     if how == "released":
-        reviews.release(asked.id, by=rita)
+        reviews.release(open_request.id, by=rita)
     elif how == "handed over":
-        reviews.assign(asked.id, to=ravi, by=rita)
+        reviews.assign(open_request.id, to=ravi, by=rita)
         with pytest.raises(Claimed, match="taken by ravi"):
             reviews.sign(run.id, items_of(run), by=rita)
     else:
-        expire(asked)
+        expire(open_request)
     reviews.sign(run.id, items_of(run), by=ravi)
     assert Decision.objects.get().by == ravi
     assert verify_run(run.id) == []
@@ -180,9 +180,9 @@ def test_who_may_not_decide_cannot_take_a_review(people: cast.People) -> None:
 
 
 def test_whom_four_eyes_exclude_cannot_take_a_review(rita: User) -> None:
-    made = gated(four_eyes=True)
-    advanced(made)
-    run = runs.advance(runs.start(made.name, {}, by=rita).id)
+    flow = gated(four_eyes=True)
+    advanced(flow)
+    run = runs.advance(runs.start(flow.name, {}, by=rita).id)
     with pytest.raises(NotAReviewer, match="You started this run"):
         reviews.claim(request(run).id, by=rita)
 
@@ -336,9 +336,9 @@ def test_nobody_is_handed_what_they_may_not_decide(
 
 
 def test_nobody_is_handed_what_they_shaped(rita: User, people: cast.People) -> None:
-    made = gated(four_eyes=True)
-    advanced(made)
-    run = runs.advance(runs.start(made.name, {}, by=rita).id)
+    flow = gated(four_eyes=True)
+    advanced(flow)
+    run = runs.advance(runs.start(flow.name, {}, by=rita).id)
     with pytest.raises(InvalidValue, match="rita shaped what it is about"):
         reviews.assign(request(run).id, to=rita, by=people.steward)
 

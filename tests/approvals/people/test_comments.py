@@ -196,32 +196,32 @@ def test_in_an_encrypted_graph_the_text_is_encrypted(
     rita: User, configure: Callable[..., None]
 ) -> None:
     configure(ENCRYPTION_KEYS={"one": b"k" * 32})
-    asked = request(advanced(gated("hidden", encrypted=True)))
-    row = reviews.comment(asked.id, "Marta Example", by=rita)
+    open_request = request(advanced(gated("hidden", encrypted=True)))
+    row = reviews.comment(open_request.id, "Marta Example", by=rita)
     stored = bytes(RequestComment.objects.values_list("text", flat=True).get())
     assert b"Marta" not in stored
     row = RequestComment.objects.select_related("run").get()
     assert read_value(row, "text") == "Marta Example"
-    assert verify_run(asked.run_id) == []
+    assert verify_run(open_request.run_id) == []
 
 
 def test_after_an_erasure_a_process_that_knows_the_data_key_does_not_use_it(
     people: cast.People, configure: Callable[..., None]
 ) -> None:
     configure(ENCRYPTION_KEYS={"one": b"k" * 32})
-    asked = request(advanced(gated("hidden", encrypted=True)))
-    reviews.comment(asked.id, "Marta Example", by=people.steward)
+    open_request = request(advanced(gated("hidden", encrypted=True)))
+    reviews.comment(open_request.id, "Marta Example", by=people.steward)
     ((name, key),) = keyring().data_keys.items()
-    runs.cancel(asked.run_id, by=people.steward)
-    retention.erase(asked.run_id, by=people.steward)
+    runs.cancel(open_request.run_id, by=people.steward)
+    retention.erase(open_request.run_id, by=people.steward)
     # As in a process that knew the key before another one destroyed it.
     keyring().keep_data_key(name, key)
     keyring().data_keys_in_use[name] = True
-    reviews.comment(asked.id, "It is erased.", by=people.steward)
+    reviews.comment(open_request.id, "It is erased.", by=people.steward)
     keyring().forget_data_key(name)
     row = RequestComment.objects.select_related("run").latest("at")
     assert read_value(row, "text") == "It is erased."
-    assert verify_run(asked.run_id) == []
+    assert verify_run(open_request.run_id) == []
 
 
 def test_nobody_takes_the_room_of_all_who_comment(

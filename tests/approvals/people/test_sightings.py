@@ -49,9 +49,9 @@ def saw(
     run: Run, by: User, *, seconds: float = 0, opened: bool = False, first: int = 99
 ) -> None:
     """Have so many writes of a run on the screen since so many seconds ago."""
-    asked = request(run)
+    open_request = request(run)
     rows = pending(run)[:first]
-    note_sightings(by, [seen_row(asked, row, opened=opened) for row in rows])
+    note_sightings(by, [seen_row(open_request, row, opened=opened) for row in rows])
     shown = Sighting.objects.filter(by=by, write__in=[row.write for row in rows])
     shown.update(at=F("at") - timedelta(seconds=seconds))
 
@@ -198,7 +198,7 @@ def test_a_gate_that_asks_for_nothing_costs_no_statement(rita: User) -> None:
     run = advanced(gated())
     with counted() as sent:
         reviews.sign(run.id, items_of(run), by=rita)
-    assert not [one for one in sent if "approvals_sighting" in one]
+    assert not [query for query in sent if "approvals_sighting" in query]
 
 
 def test_many_writes_are_looked_up_at_once(rita: User) -> None:
@@ -207,7 +207,7 @@ def test_many_writes_are_looked_up_at_once(rita: User) -> None:
         saw(run, rita, seconds=60)
         with counted() as sent:
             reviews.sign(run.id, items_of(run), by=rita)
-        assert len([one for one in sent if "approvals_sighting" in one]) == 1
+        assert len([query for query in sent if "approvals_sighting" in query]) == 1
 
 
 def test_the_drafts_of_a_person_stay_where_they_are_refused(rita: User) -> None:
@@ -229,13 +229,13 @@ def test_the_drafts_of_a_person_stay_where_they_are_refused(rita: User) -> None:
 
 def test_the_writes_of_a_group_count_from_the_last_of_its_samples(rita: User) -> None:
     run = advanced(gated(many=4))
-    asked = request(run)
+    open_request = request(run)
     rows = pending(run)
     saw(run, rita, seconds=60, first=1)
     saw(run, rita, seconds=20, opened=True, first=2)
     samples = list(Sighting.objects.order_by("id"))
     members = [
-        (seen_row(asked, row, opened=False), row.staged_at - timedelta(hours=1))
+        (seen_row(open_request, row, opened=False), row.staged_at - timedelta(hours=1))
         for row in rows
     ]
     sightings.note_with_samples(rita, members, samples)
@@ -244,6 +244,6 @@ def test_the_writes_of_a_group_count_from_the_last_of_its_samples(rita: User) ->
     assert {row.at for row in later} == {last}
     # A revision that was made later was not there yet.
     made_at = last + timedelta(seconds=5)
-    revised = SeenRevision(run.id, asked.id, rows[3].write, 2, opened=False)
+    revised = SeenRevision(run.id, open_request.id, rows[3].write, 2, opened=False)
     sightings.note_with_samples(rita, [(revised, made_at)], samples)
     assert Sighting.objects.get(write=rows[3].write, revision=2).at == made_at

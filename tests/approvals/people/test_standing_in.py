@@ -59,8 +59,8 @@ def away(delegator: User, delegate: User, **options: Any) -> Delegation:
     return reviews.delegate(to=delegate, by=delegator, **{"ends": ends, **options})
 
 
-def signed(run: Run, by: User, verdict: str = "approve", **more: Any) -> Receipt:
-    return reviews.sign(run.id, items_of(run, verdict, **more), by=by)
+def signed(run: Run, by: User, verdict: str = "approve", **options: Any) -> Receipt:
+    return reviews.sign(run.id, items_of(run, verdict, **options), by=by)
 
 
 def standing(run: Run) -> tuple[int | None, ...]:
@@ -212,10 +212,10 @@ def test_a_delegation_that_was_put_into_the_database_gives_nothing(
 def test_who_started_a_run_decides_for_nobody_under_four_eyes(
     rita: User, ben: User
 ) -> None:
-    made = gated(four_eyes=True)
-    advanced(made)
+    flow = gated(four_eyes=True)
+    advanced(flow)
     away(rita, ben)
-    run = runs.advance(runs.start(made.name, {}, by=ben).id)
+    run = runs.advance(runs.start(flow.name, {}, by=ben).id)
     with pytest.raises(NotAReviewer, match="You started this run"):
         signed(run, ben)
 
@@ -223,23 +223,23 @@ def test_who_started_a_run_decides_for_nobody_under_four_eyes(
 def test_nobody_decides_for_a_person_whom_four_eyes_exclude(
     rita: User, ben: User
 ) -> None:
-    made = gated(four_eyes=True)
-    advanced(made)
+    flow = gated(four_eyes=True)
+    advanced(flow)
     away(rita, ben)
-    run = runs.advance(runs.start(made.name, {}, by=rita).id)
+    run = runs.advance(runs.start(flow.name, {}, by=rita).id)
     with pytest.raises(NotAReviewer, match="exclude rita, for whom you would decide"):
         signed(run, ben)
     assert not Decision.objects.exists()
 
 
-def test_of_two_the_one_whom_four_eyes_do_not_exclude_is_decided_for(
+def test_a_delegate_decides_for_the_one_of_two_whom_four_eyes_do_not_exclude(
     rita: User, ravi: User, ben: User
 ) -> None:
-    made = gated(four_eyes=True)
-    advanced(made)
+    flow = gated(four_eyes=True)
+    advanced(flow)
     away(rita, ben)
     away(ravi, ben)
-    run = runs.advance(runs.start(made.name, {}, by=rita).id)
+    run = runs.advance(runs.start(flow.name, {}, by=rita).id)
     signed(run, ben)
     assert Decision.objects.get().delegator == ravi
 
@@ -391,11 +391,11 @@ def test_the_cost_of_an_inbox_does_not_grow_with_what_waits(
     rita: User, ben: User
 ) -> None:
     away(rita, ben)
-    made = gated()
-    advanced(made)
+    flow = gated()
+    advanced(flow)
     first = statements(ben)
     for _ in range(3):
-        runs.advance(runs.start(made.name, {}).id)
+        runs.advance(runs.start(flow.name, {}).id)
     assert statements(ben) == first
 
 
@@ -443,7 +443,7 @@ def test_a_revoked_delegation_that_is_put_back_gives_no_right(
         reviews.revoke_delegation(delegation.id, by=rita)
 
 
-def test_of_two_delegations_of_the_same_people_at_a_time_the_second_is_refused(
+def test_a_second_concurrent_delegation_between_the_same_people_is_refused(
     rita: User, ravi: User, ben: User
 ) -> None:
     first = away(rita, ben)

@@ -42,16 +42,16 @@ def in_days(days: float) -> Any:
 def test_it_says_at_which_gate_for_whom_and_until_when(rita: Any) -> None:
     run = waiting()
     ends = in_days(3)
-    made = policy_of(
+    policy = policy_of(
         run, rita, ends=ends, reason="Small ones", limits={"total": {"value": 9.5}}
     )
-    assert (made.graph, made.gate, made.by) == ("permitting", "review", rita)
-    assert (made.limits, made.ends_at, made.uses) == (
+    assert (policy.graph, policy.gate, policy.by) == ("permitting", "review", rita)
+    assert (policy.limits, policy.ends_at, policy.uses) == (
         {"total": {"value": "9.5"}},
         ends,
         0,
     )
-    assert [made.name, policy_of(run, rita).name] == ["policy 1", "policy 2"]
+    assert [policy.name, policy_of(run, rita).name] == ["policy 1", "policy 2"]
 
 
 @pytest.mark.parametrize(
@@ -139,11 +139,11 @@ def test_its_maker_and_a_steward_revoke_it_and_others_do_not_see_it(
 
 
 def test_a_row_that_was_put_back_is_neither_used_nor_ended(rita: Any) -> None:
-    made = policy_of(waiting(), rita)
-    reviews.revoke_standing_policy(made.id, by=rita)
-    made.save(force_update=True)
+    policy = policy_of(waiting(), rita)
+    reviews.revoke_standing_policy(policy.id, by=rita)
+    policy.save(force_update=True)
     with pytest.raises(TamperedRow):
-        reviews.revoke_standing_policy(made.id, by=rita)
+        reviews.revoke_standing_policy(policy.id, by=rita)
     [listed] = listed_policies(rita, most=5)
     assert listed.refused
     assert not listed.is_revocable
@@ -151,13 +151,13 @@ def test_a_row_that_was_put_back_is_neither_used_nor_ended(rita: Any) -> None:
 
 def test_beside_an_unknown_or_changed_request_none_is_made(rita: Any) -> None:
     run = waiting()
-    asked = ApprovalRequest.objects.get(run=run.id)
+    request = ApprovalRequest.objects.get(run=run.id)
     arguments: dict[str, Any] = {"limits": TOTAL, "ends": in_days(1), "most_uses": 1}
     with pytest.raises(UnknownThing):
         reviews.make_standing_policy(run.id, by=rita, **arguments)
-    ApprovalRequest.objects.filter(id=asked.id).update(graph="another")
+    ApprovalRequest.objects.filter(id=request.id).update(graph="another")
     with pytest.raises(CountersignError):
-        reviews.make_standing_policy(asked.id, by=rita, **arguments)
+        reviews.make_standing_policy(request.id, by=rita, **arguments)
 
 
 def test_those_in_force_are_listed_before_newer_ones_that_are_over(rita: Any) -> None:
@@ -171,7 +171,7 @@ def test_those_in_force_are_listed_before_newer_ones_that_are_over(rita: Any) ->
 
 
 def test_a_channel_may_be_signed_without_a_limit(rita: Any) -> None:
-    made = gated("letters", deadline=None, standing=True)
-    made_policy = policy_of(advanced(made), rita, limits={"letter": {}, **TOTAL})
+    flow = gated("letters", deadline=None, standing=True)
+    made_policy = policy_of(advanced(flow), rita, limits={"letter": {}, **TOTAL})
     assert made_policy.limits == {"letter": {}, "total": {"value": "10"}}
-    assert advanced(made).status == "completed"
+    assert advanced(flow).status == "completed"

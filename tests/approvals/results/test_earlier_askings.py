@@ -49,11 +49,11 @@ def failing_once() -> Graph:
         if next(fails):
             raise ValueError("the bank <b>refused</b> it")
 
-    made = paying(pay, name="failing_once")
-    made.node("settle")(fine)
-    made.edge("pay", "settle", when="error")
-    made.edge("settle", "review")
-    return made
+    flow = paying(pay, name="failing_once")
+    flow.node("settle")(fine)
+    flow.edge("pay", "settle", when="error")
+    flow.edge("settle", "review")
+    return flow
 
 
 @pytest.fixture
@@ -98,10 +98,10 @@ def test_only_those_are_named_whose_signatures_count_for_how_it_ended(
     ravi: User,
     browse: Browse,  # noqa: F811
 ) -> None:
-    made = paying(name="two_of_them", gate={"quorum": 2})
-    made.edges[:] = [edge for edge in made.edges if edge.source != "refuse"]
-    made.edge("refuse", "review")
-    run = advanced(made)
+    flow = paying(name="two_of_them", gate={"quorum": 2})
+    flow.edges[:] = [edge for edge in flow.edges if edge.source != "refuse"]
+    flow.edge("refuse", "review")
+    run = advanced(flow)
     run_actions.sign_open(run, rita, "approve")
     run_actions.sign_open(run, ravi, "reject")
     run = runs.advance(run.id)
@@ -123,7 +123,7 @@ def test_what_was_decided_only_afterwards_was_not_asked_before(rita: User) -> No
     assert earlier_askings([open_now]) == {}
 
 
-def test_of_many_questions_only_the_first_say_what_came_of_it(
+def test_only_the_first_of_many_questions_show_their_outcome(
     again: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("approvals.results.earlier_askings.MOST_LISTED", 0)
@@ -143,10 +143,10 @@ def test_a_question_that_was_rejected_says_so_when_it_comes_again(
     rita: User,
     browse: Browse,  # noqa: F811
 ) -> None:
-    made = failing_once()
-    made.edges[:] = [edge for edge in made.edges if edge.source != "refuse"]
-    made.edge("refuse", "review")
-    run = advanced(made)
+    flow = failing_once()
+    flow.edges[:] = [edge for edge in flow.edges if edge.source != "refuse"]
+    flow.edge("refuse", "review")
+    run = advanced(flow)
     run_actions.sign_open(run, rita, "reject")
     run = runs.advance(run.id)
     page = review(browse(rita), run)

@@ -32,8 +32,8 @@ def words(request: ApprovalRequest) -> dict[str, str]:
     return {result.node: result.words for result in results}
 
 
-def decided(made: Graph, by: User, verdict: str = "approve") -> Run:
-    run = advanced(made)
+def decided(flow: Graph, by: User, verdict: str = "approve") -> Run:
+    run = advanced(flow)
     run_actions.sign_open(run, by, verdict)
     return run
 
@@ -75,8 +75,8 @@ def test_an_altered_row_is_not_taken_for_what_happened(rita: User) -> None:
 
 
 def test_an_effect_of_which_nobody_knows(rita: User) -> None:
-    made = paying(refused, idempotent=False)
-    run = runs.advance(decided(made, rita).id)
+    flow = paying(refused, idempotent=False)
+    run = runs.advance(decided(flow, rita).id)
     assert run.status == Status.UNKNOWN
     assert words(run_actions.request(run)) == {"pay": "unknown", "tell": "not yet"}
 
@@ -93,11 +93,11 @@ def test_each_round_has_its_own_effects(rita: User) -> None:
         if next(failing):
             raise ValueError("the bank refused it")
 
-    made = paying(pay)
-    made.node("settle")(fine)
-    made.edge("pay", "settle", when="error")
-    made.edge("settle", "review")
-    run = runs.advance(decided(made, rita).id)
+    flow = paying(pay)
+    flow.node("settle")(fine)
+    flow.edge("pay", "settle", when="error")
+    flow.edge("settle", "review")
+    run = runs.advance(decided(flow, rita).id)
     assert run.status == Status.PAUSED
     run_actions.sign_open(run, rita, "approve")
     run = runs.advance(run.id)
@@ -127,8 +127,8 @@ def test_a_rejected_call_did_nothing(rita: User) -> None:
 
 
 def test_a_skipped_call_was_not_run_as_decided(rita: User) -> None:
-    made = call_graphs.paying(gate=call_graphs.call_gate(skip=True))
-    run = runs.advance(decided(made, rita, "skip").id)
+    flow = call_graphs.paying(gate=call_graphs.call_gate(skip=True))
+    run = runs.advance(decided(flow, rita, "skip").id)
     assert words(run_actions.request(run)) == {"pay": "not run, as decided"}
 
 
@@ -164,43 +164,43 @@ def test_an_approval_that_a_rewind_left_behind_is_followed_by_nothing_more(
 def test_tasks_of_one_visit_that_were_decided_differently_follow_the_visit(
     rita: User,
 ) -> None:
-    made = graph("mixed")
+    flow = graph("mixed")
 
-    @made.node("split", sends=["ask"])
+    @flow.node("split", sends=["ask"])
     def split(state: Any, ctx: Any) -> list[Send]:
         return [Send("ask", number) for number in range(2)]
 
     gate = Gate(reviewers=["group:claims"])
 
-    @made.node("ask", effect="human", gate=gate)
+    @flow.node("ask", effect="human", gate=gate)
     def ask(state: Any, ctx: Any) -> dict[str, Any]:
         return {"notes": [f"proposal {ctx.payload}"]}
 
     for name in ("all", "some", "none", "book"):
-        made.node(name, effect="external", idempotent=True)(fine)
-        made.edge(name, END)
-    made.edge(START, "split")
-    made.edge("ask", "all", when="approved")
-    made.edge("ask", "some", when="partial")
-    made.edge("ask", "none", when="rejected")
-    made.edge("ask", "book")
-    run = advanced(made)
+        flow.node(name, effect="external", idempotent=True)(fine)
+        flow.edge(name, END)
+    flow.edge(START, "split")
+    flow.edge("ask", "all", when="approved")
+    flow.edge("ask", "some", when="partial")
+    flow.edge("ask", "none", when="rejected")
+    flow.edge("ask", "book")
+    run = advanced(flow)
     run_actions.sign(run, rita, ["approve", None])
-    asked = ApprovalRequest.objects.filter(run=run).order_by("index")
+    requests = ApprovalRequest.objects.filter(run=run).order_by("index")
     run_actions.sign(run, rita, [None, "reject"])
     run = runs.advance(run.id)
     assert run.status == Status.COMPLETED
-    assert [words(request) for request in asked] == [
+    assert [words(request) for request in requests] == [
         {"some": "done", "book": "done"}
     ] * 2
 
 
 def test_what_an_error_leads_to(rita: User) -> None:
-    made = paying(refused)
-    made.node("cheque", effect="external", idempotent=True)(fine)
-    made.edge("pay", "cheque", when="error")
-    made.edge("cheque", END)
-    run = runs.advance(decided(made, rita).id)
+    flow = paying(refused)
+    flow.node("cheque", effect="external", idempotent=True)(fine)
+    flow.edge("pay", "cheque", when="error")
+    flow.edge("cheque", END)
+    run = runs.advance(decided(flow, rita).id)
     assert words(run_actions.request(run)) == {
         "pay": "failed",
         "tell": "not reached",

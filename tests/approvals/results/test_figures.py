@@ -67,11 +67,11 @@ def test_what_a_policy_alone_has_signed_took_people_no_time(
     def auto(state: Any, proposal: Any) -> Any:
         return answers.pop(0)
 
-    made = with_deadline("of-policy", deadline=None, auto=auto)
-    run = advanced(made)
+    flow = with_deadline("of-policy", deadline=None, auto=auto)
+    run = advanced(flow)
     sign(run, rita, ["approve", "approve"])
     opened_ago(run, 20)
-    assert advanced(made).status == "completed"
+    assert advanced(flow).status == "completed"
     row = of("of-policy")
     assert (row.requests, row.decided) == (2, 1)
     assert row.seconds == pytest.approx(20)
@@ -103,15 +103,19 @@ def test_where_few_have_signed_no_share_says_how_each_of_them_works(
 ) -> None:
     base = StoredBase(None, {}, bound=False)
     for number in range(signers):
-        asked = a_request(a_run(), "user:ann", settled_at=START, status="settled")
-        write = a_write(asked, 0, channel="payout", value={}, base=base)
+        open_request = a_request(
+            a_run(), "user:ann", settled_at=START, status="settled"
+        )
+        write = a_write(open_request, 0, channel="payout", value={}, base=base)
         by = cast.UserFactory.create()
-        a_decision(write, asked, by=by, verdict="approve", seq=1)
+        a_decision(write, open_request, by=by, verdict="approve", seq=1)
         # A second one of a person makes them no more.
         if number == 0:
-            asked = a_request(a_run(), "user:ann", settled_at=START, status="settled")
-            write = a_write(asked, 0, channel="payout", value={}, base=base)
-            a_decision(write, asked, by=by, verdict="reject", seq=1)
+            open_request = a_request(
+                a_run(), "user:ann", settled_at=START, status="settled"
+            )
+            write = a_write(open_request, 0, channel="payout", value={}, base=base)
+            a_decision(write, open_request, by=by, verdict="reject", seq=1)
     (row,) = figures.figures()
     assert row.requests == row.decided == signers + 1
     shown = [figure is not None for figure in (row.seconds, row.edited, row.rejected)]
@@ -146,9 +150,7 @@ def rita_sightings(rita: User) -> Any:
     return Sighting.objects.filter(by=rita)
 
 
-def test_of_two_revisions_the_one_counts_that_was_decided(
-    rita: User, few_are_enough: None
-) -> None:
+def test_the_decided_revision_of_two_counts(rita: User, few_are_enough: None) -> None:
     run = advanced(gated("revised", quorum=2))
     (row,) = pending(run)
     note_sightings(rita, [seen_row(request(run), row, opened=False)])
@@ -179,8 +181,8 @@ def test_graph_gate_and_time_choose_what_is_counted(people: cast.People) -> None
         at = START + timedelta(minutes=minutes)
         a_request(a_run(graph=graph), "user:ann", node=node, opened_at=at)
 
-    def names(*given: Any) -> list[str]:
-        return [f"{row.graph}.{row.gate}" for row in figures.figures(*given)]
+    def names(*arguments: Any) -> list[str]:
+        return [f"{row.graph}.{row.gate}" for row in figures.figures(*arguments)]
 
     assert names() == ["a.x", "a.y", "b.x"]
     assert names("a") == ["a.x", "a.y"]
@@ -243,9 +245,9 @@ def _others(by: User, number: int, *, node: str) -> None:
     """Add so many decided requests of a node."""
     base = StoredBase(None, {}, bound=False)
     for _ in range(number):
-        asked = a_request(a_run(), "user:ann", node=node)
-        write = a_write(asked, 0, channel="payout", value={}, base=base)
-        a_decision(write, asked, by=by, verdict="approve", seq=1)
+        open_request = a_request(a_run(), "user:ann", node=node)
+        write = a_write(open_request, 0, channel="payout", value={}, base=base)
+        a_decision(write, open_request, by=by, verdict="approve", seq=1)
 
 
 def _cost() -> ReadCost:

@@ -51,8 +51,8 @@ def _words(browser: Client, page: str, *of: Any, **query: str) -> str:
 def test_a_review_of_items_says_what_is_done_with_them_and_nothing_of_channels(
     browser: Client,
 ) -> None:
-    asked = opened()
-    page = _words(browser, "review", asked.run.id)
+    asked_approval = opened()
+    page = _words(browser, "review", asked_approval.run.id)
     assert "The caller asks" in page
     assert "Whoever asked acts outside with it once it is approved." in page
     assert "The caller acts on what you approved" in page
@@ -66,25 +66,25 @@ def test_a_review_of_items_says_what_is_done_with_them_and_nothing_of_channels(
 def test_a_failure_is_on_each_page_on_which_an_approver_learns_what_came_of_it(
     browser: Client, rita: User
 ) -> None:
-    asked = decided(opened(reports=True), rita, "approve", "approve")
-    receipt = Receipt.objects.get(run=asked.run)
+    asked_approval = decided(opened(reports=True), rita, "approve", "approve")
+    receipt = Receipt.objects.get(run=asked_approval.run)
     for page in (
         _words(browser, "inbox", folder="decided"),
         _words(browser, "receipt", receipt.id),
     ):
         assert "The caller has not reported yet" in page
 
-    reported(asked.run, [_said("inv-1", "failed", "account <b>closed</b>")])
+    reported(asked_approval.run, [_said("inv-1", "failed", "account <b>closed</b>")])
     assert (
         "The caller reported: 1 not reported yet, 1 failed: "
         "account &lt;b&gt;closed&lt;/b&gt;"
     ) in _words(browser, "inbox", folder="decided")
     for page in (
         _words(browser, "receipt", receipt.id),
-        _words(browser, "review", asked.run.id),
+        _words(browser, "review", asked_approval.run.id),
     ):
         assert "that it failed: account &lt;b&gt;closed&lt;/b&gt;" in page
-    reported(asked.run, [_said("inv-2", "done")])
+    reported(asked_approval.run, [_said("inv-2", "done")])
     page = browser.get(reverse("receipt", args=[receipt.id]))
     [(words, is_bad)] = page.context["came_of_it"]
     assert is_bad
@@ -94,17 +94,17 @@ def test_a_failure_is_on_each_page_on_which_an_approver_learns_what_came_of_it(
 def test_a_report_of_somebody_else_than_who_asked_names_them(
     browser: Client, rita: User, people: People
 ) -> None:
-    asked = decided(opened(by=people.starter), rita, "approve", "approve")
-    reported(asked.run, [_said("inv-1", "done")], by=people.steward)
-    reported(asked.run, [_said("inv-2", "done")], by=people.starter)
-    page = _words(browser, "review", asked.run.id)
+    asked_approval = decided(opened(by=people.starter), rita, "approve", "approve")
+    reported(asked_approval.run, [_said("inv-1", "done")], by=people.steward)
+    reported(asked_approval.run, [_said("inv-2", "done")], by=people.starter)
+    page = _words(browser, "review", asked_approval.run.id)
     assert f"{people.steward.get_username()} reported at " in page
     assert page.count("The caller reported at ") == 1
 
 
 def test_an_approver_reads_a_notice_of_what_failed(browser: Client, rita: User) -> None:
-    asked = decided(opened(), rita, "approve", "approve")
-    reported(asked.run, [_said("inv-1", "failed")])
+    asked_approval = decided(opened(), rita, "approve", "approve")
+    reported(asked_approval.run, [_said("inv-1", "failed")])
     send_notices()
     page = _words(browser, "notices")
     assert "What you approved did not come off, as the caller reported" in page
@@ -113,28 +113,30 @@ def test_an_approver_reads_a_notice_of_what_failed(browser: Client, rita: User) 
 def test_what_was_asked_again_says_what_came_of_it_before(
     browser: Client, rita: User
 ) -> None:
-    asked = decided(opened(), rita, "approve", "approve")
-    reported(asked.run, [_said("inv-1", "failed", "closed")])
-    runs.rewind(asked.run.id, f"{asked.run.key}:initial")
-    runs.advance(asked.run.id)
-    page = _words(browser, "review", asked.run.id)
+    asked_approval = decided(opened(), rita, "approve", "approve")
+    reported(asked_approval.run, [_said("inv-1", "failed", "closed")])
+    runs.rewind(asked_approval.run.id, f"{asked_approval.run.key}:initial")
+    runs.advance(asked_approval.run.id)
+    page = _words(browser, "review", asked_approval.run.id)
     assert "The caller reported: failed (Invoice 1 (inv-1): closed)" in page
 
 
 def test_the_api_says_what_was_reported_of_a_request(rita: User) -> None:
-    asked = decided(opened(), rita, "approve", "approve")
-    reported(asked.run, [_said("inv-1", "unknown", "timeout")])
+    asked_approval = decided(opened(), rita, "approve", "approve")
+    reported(asked_approval.run, [_said("inv-1", "unknown", "timeout")])
     client = APIClient()
     client.force_authenticate(rita)
-    assert asked.request is not None
-    answer = client.get(f"/api/v1/requests/{asked.request.id}/").json()
+    assert asked_approval.request is not None
+    answer = client.get(f"/api/v1/requests/{asked_approval.request.id}/").json()
     [caller] = answer["came_of_it"]
     assert (caller["status"], caller["counts"]) == ("unknown", {"unknown": 1})
     assert caller["error"] == "Invoice 1 (inv-1): timeout"
     assert caller["is_sound"]
-    line = RunEvent.objects.get(run=asked.run, type="outcome_reported")
+    line = RunEvent.objects.get(run=asked_approval.run, type="outcome_reported")
     tamper(line, task=line.task.replace("unknown", "done"))
-    [caller] = client.get(f"/api/v1/requests/{asked.request.id}/").json()["came_of_it"]
+    [caller] = client.get(f"/api/v1/requests/{asked_approval.request.id}/").json()[
+        "came_of_it"
+    ]
     assert not caller["is_sound"]
 
 
@@ -143,8 +145,8 @@ def test_a_list_costs_the_same_however_many_were_reported(
 ) -> None:
     costs = []
     for _ in range(2):
-        asked = decided(opened(), rita, "approve", "approve")
-        reported(asked.run, [_said("inv-1", "done"), _said("inv-2", "failed")])
+        asked_approval = decided(opened(), rita, "approve", "approve")
+        reported(asked_approval.run, [_said("inv-1", "done"), _said("inv-2", "failed")])
         with counted() as statements:
             _words(browser, "inbox", folder="decided")
         costs.append(len(statements))
@@ -154,14 +156,16 @@ def test_a_list_costs_the_same_however_many_were_reported(
 def test_the_inbox_shows_the_newest_reason_and_cuts_a_long_one(
     browser: Client, rita: User
 ) -> None:
-    asked = decided(opened(), rita, "approve", "approve")
-    reported(asked.run, [_said("inv-1", "failed", "closed")])
-    reported(asked.run, [_said("inv-2", "failed", "no money " * 100)])
+    asked_approval = decided(opened(), rita, "approve", "approve")
+    reported(asked_approval.run, [_said("inv-1", "failed", "closed")])
+    reported(asked_approval.run, [_said("inv-2", "failed", "no money " * 100)])
     page = _words(browser, "inbox", folder="decided")
     assert "The caller reported: 2 failed: no money" in page
     assert "closed" not in page
     assert "no money " * 20 not in page
-    line = RunEvent.objects.filter(run=asked.run, type="outcome_reported").last()
+    line = RunEvent.objects.filter(
+        run=asked_approval.run, type="outcome_reported"
+    ).last()
     tamper(line, payload=b"x")
     page = _words(browser, "inbox", folder="decided")
     assert "2 failed: what was reported cannot be read" in page
@@ -169,11 +173,11 @@ def test_the_inbox_shows_the_newest_reason_and_cuts_a_long_one(
 
 def test_a_list_reads_few_lines_of_a_question_with_many_items(rita: User) -> None:
     items = [{"id": f"i{number}", "value": number} for number in range(60)]
-    asked = decided(opened(items=items, reports=True), rita, *["approve"] * 60)
-    reported(asked.run, [_said(item["id"], "unknown") for item in items[:50]])
-    reported(asked.run, [_said(item["id"], "done") for item in items[:30]])
-    assert asked.request is not None
-    listed = listed_reports([asked.request])[asked.request.id]
+    asked_approval = decided(opened(items=items, reports=True), rita, *["approve"] * 60)
+    reported(asked_approval.run, [_said(item["id"], "unknown") for item in items[:50]])
+    reported(asked_approval.run, [_said(item["id"], "done") for item in items[:30]])
+    assert asked_approval.request is not None
+    listed = listed_reports([asked_approval.request])[asked_approval.request.id]
     assert listed.counts == {"done": 30, "unknown": 20}
     assert listed.awaited == 10
     assert len(listed.lines) == 21 + 20

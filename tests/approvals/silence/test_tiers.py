@@ -62,19 +62,25 @@ def acted(run: Run) -> list[str]:
 
 def test_a_request_has_its_tiers_and_a_job_for_the_first() -> None:
     run = asking_run()
-    asked = request(run)
-    assert asked.tier_at == asked.deadline - DAY + HOUR
-    assert [tier["act"] for tier in asked.policy["tiers"]] == ["remind", "escalate"]
+    open_request = request(run)
+    assert open_request.tier_at == open_request.deadline - DAY + HOUR
+    assert [tier["act"] for tier in open_request.policy["tiers"]] == [
+        "remind",
+        "escalate",
+    ]
     job = Job.objects.get(run=run.id, kind=TIER_KIND)
-    assert (job.due_at, job.facts) == (asked.tier_at, {"request": str(asked.id)})
+    assert (job.due_at, job.facts) == (
+        open_request.tier_at,
+        {"request": str(open_request.id)},
+    )
     assert verify_run(run.id) == []
 
 
 def test_a_gate_without_tiers_says_nothing_of_them() -> None:
     run = paused_run()
-    asked = request(run)
-    assert (asked.tier_at, asked.passed_tiers) == (None, None)
-    assert "tiers" not in asked.policy
+    open_request = request(run)
+    assert (open_request.tier_at, open_request.passed_tiers) == (None, None)
+    assert "tiers" not in open_request.policy
     assert not Job.objects.filter(run=run.id, kind=TIER_KIND).exists()
 
 
@@ -87,10 +93,10 @@ def test_one_after_the_other_they_act_once_and_the_deadline_goes_on(
     assert [job.status for job in work_off_tiers(run)] == ["done"]
     assert acted(run) == ["request_reminded"]
     assert verify_run(run.id) == []
-    asked = request(run)
-    assert asked.reviewers_now == ["group:claims"]
+    open_request = request(run)
+    assert open_request.reviewers_now == ["group:claims"]
     assert Job.objects.get(run=run.id, kind=TIER_KIND, status="queued").due_at == (
-        asked.tier_at
+        open_request.tier_at
     )
     # Done twice it does nothing.
     assert not meet_tiers(run)
@@ -98,10 +104,10 @@ def test_one_after_the_other_they_act_once_and_the_deadline_goes_on(
     let_tiers_come(run)
     work_off_tiers(run)
     assert acted(run) == ["request_reminded", "request_escalated"]
-    asked = request(run)
-    assert asked.reviewers_now == ["group:claims", LEADS]
-    assert (asked.tier_at, asked.deadline) == (None, deadline)
-    assert len(asked.passed_tiers) == 2
+    open_request = request(run)
+    assert open_request.reviewers_now == ["group:claims", LEADS]
+    assert (open_request.tier_at, open_request.deadline) == (None, deadline)
+    assert len(open_request.passed_tiers) == 2
     assert not meet_tiers(run)
     assert verify_run(run.id) == []
     sign(run, rita, ["approve", "approve"])
@@ -157,8 +163,8 @@ def test_who_is_named_already_is_asked_once() -> None:
 def test_in_a_request_that_was_decided_they_do_nothing(rita: Any) -> None:
     run = asking_run()
     sign(run, rita, ["approve", "approve"])
-    asked = request(run)
-    rewrite(asked, tier_at=timezone.now() - HOUR)
+    open_request = request(run)
+    rewrite(open_request, tier_at=timezone.now() - HOUR)
     Job.objects.filter(run=run.id, kind=TIER_KIND).update(due_at=timezone.now())
     assert [job.status for job in work_off_tiers(run)] == ["done"]
     assert acted(run) == []
@@ -190,8 +196,8 @@ def test_a_tier_that_would_come_after_the_moment_of_a_function_never_does() -> N
         tiers=[(HOUR, "remind", None), (5 * HOUR, "escalate", [LEADS])],
         deadline=lambda now, state: now + 2 * HOUR,
     )
-    asked = request(run)
-    assert asked.tier_at is not None
+    open_request = request(run)
+    assert open_request.tier_at is not None
     let_tiers_come(run)
     work_off_tiers(run)
     assert request(run).tier_at is None

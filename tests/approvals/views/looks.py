@@ -145,4 +145,6 @@ def look_of(now: Any, proposed: Any, **how: Any) -> str:
     asked = (
         CardPages({(WRITE, "change"): n, (WRITE, "same"): n}) for n in range(count)
     )
-    return "\n".join(look(rendered(now, proposed, pages=one, **how)) for one in asked)
+    return "\n".join(
+        look(rendered(now, proposed, pages=request, **how)) for request in asked
+    )

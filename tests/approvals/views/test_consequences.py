@@ -23,17 +23,17 @@ DENIED = Fate("notes", "A note", False)
 
 def _behind(fn: Any, **node: Any) -> Any:
     """The line of an external node behind a gate."""
-    made = graph("consequences")
-    made.node("ask", effect="human", gate=Gate(reviewers=["user:a"]))(
+    flow = graph("consequences")
+    flow.node("ask", effect="human", gate=Gate(reviewers=["user:a"]))(
         lambda state, ctx: {"letter": "x"}
     )
-    made.node("act", effect="external", idempotent=True, **node)(fn)
-    made.edge(START, "ask")
-    made.edge("ask", "act")
-    made.edge("act", END)
+    flow.node("act", effect="external", idempotent=True, **node)(fn)
+    flow.edge(START, "ask")
+    flow.edge("ask", "act")
+    flow.edge("act", END)
 
     def line(*fates: Fate) -> tuple[str, str]:
-        act, end = lines_after(compile(made), "ask", "partial", fates)
+        act, end = lines_after(compile(flow), "ask", "partial", fates)
         assert act.node == "act"
         assert end.text == "The run ends"
         return act.text, act.detail.split(" It cannot be taken back")[0].split(
@@ -44,7 +44,7 @@ def _behind(fn: Any, **node: Any) -> Any:
 
 
 def _inner(state: Any, ctx: Any) -> Any:
-    return [one for one in state.notes if (lambda: state.letter)()]
+    return [note for note in state.notes if (lambda: state.letter)()]
 
 
 @pytest.mark.parametrize(
@@ -87,14 +87,14 @@ def test_a_migrated_value_is_signed_with_its_consequences_and_its_neighbours_cou
     None
 ):
     def asking(version: str) -> Graph:
-        made = graph("asking", version=version)
+        flow = graph("asking", version=version)
         gate = Gate(reviewers=["group:claims"], writes={"total": Show()})
-        made.node("look")(lambda state, ctx: None)
-        made.node("ask", approve="writes", gate=gate)(
+        flow.node("look")(lambda state, ctx: None)
+        flow.node("ask", approve="writes", gate=gate)(
             lambda state, ctx: {"letter": "x"}
         )
         for name in ("act", "file"):
-            made.node(name)(lambda state, ctx: None)
+            flow.node(name)(lambda state, ctx: None)
         for source, target in (
             (START, "ask"),
             ("ask", "act"),
@@ -102,9 +102,9 @@ def test_a_migrated_value_is_signed_with_its_consequences_and_its_neighbours_cou
             (START, "look"),
             ("look", "file"),
         ):
-            made.edge(source, target)
-        made.edge("file", END)
-        return made
+            flow.edge(source, target)
+        flow.edge("file", END)
+        return flow
 
     run = started(asking("1"))
     slice_of(run, draining=iter([False, True]).__next__)

@@ -89,12 +89,12 @@ def test_with_nothing_chosen_nothing_happens_yet(
 def test_with_the_letter_rejected_the_node_that_sends_it_may_find_nothing_to_do(
     following: Following,
 ) -> None:
-    found = following(payout="approve", letter="reject")
-    assert [(line.text, line.detail) for line in found.now] == [
+    outcome = following(payout="approve", letter="reject")
+    assert [(line.text, line.detail) for line in outcome.now] == [
         ("Pay EUR 1900.00", "Approved. Amount: 1900.00."),
         ("Send the letter", "Rejected: it does not happen."),
     ]
-    transfer, post = lines_of(found)
+    transfer, post = lines_of(outcome)
     assert transfer[:2] == ("transfer", "acts outside")
     assert transfer[2].startswith("With: Pay EUR 1900.00.")
     assert post[:2] == ("post", "may find nothing to do")
@@ -102,39 +102,39 @@ def test_with_the_letter_rejected_the_node_that_sends_it_may_find_nothing_to_do(
 
 
 def test_an_edited_amount_is_what_is_said_to_happen(following: Following) -> None:
-    found = following(payout="edit", letter="approve")
-    assert found.now[0].text == "Pay EUR 1800.00"
+    outcome = following(payout="edit", letter="approve")
+    assert outcome.now[0].text == "Pay EUR 1800.00"
     assert (
-        found.now[0].detail
+        outcome.now[0].detail
         == "Approved as you edit it. Amount: 1800.00 instead of 1900.00."
     )
-    assert "With: Pay EUR 1800.00." in lines_of(found)[0][2]
+    assert "With: Pay EUR 1800.00." in lines_of(outcome)[0][2]
 
 
 def test_an_edit_that_fits_no_type_is_said_to_be_unsignable(
     following: Following,
 ) -> None:
-    found = following(payout="edit", letter="approve", amount="a lot")
-    assert found.now[0].detail.startswith("Your edit cannot be signed yet")
-    assert found.then == []
-    assert found.waits is True
+    outcome = following(payout="edit", letter="approve", amount="a lot")
+    assert outcome.now[0].detail.startswith("Your edit cannot be signed yet")
+    assert outcome.then == []
+    assert outcome.waits is True
 
 
 def test_an_edit_beyond_a_limit_is_said_to_be_unsignable(following: Following) -> None:
     # The claim is for 12.50.
-    found = following("bounded", payout="edit", amount="12.51", letter="approve")
-    assert found.now[0].detail == (
+    outcome = following("bounded", payout="edit", amount="12.51", letter="approve")
+    assert outcome.now[0].detail == (
         "Your edit cannot be signed yet: the edit is outside the limits of its gate: "
         "payout.amount must be at most 12.50"
     )
-    assert found.then == []
+    assert outcome.then == []
 
 
 def test_a_write_is_said_to_be_rejected_with_the_one_that_it_needs(
     following: Following,
 ) -> None:
-    found = following("bounded", payout="reject", letter="approve")
-    assert [(line.text, line.detail) for line in found.now] == [
+    outcome = following("bounded", payout="reject", letter="approve")
+    assert [(line.text, line.detail) for line in outcome.now] == [
         ("Pay EUR 1900.00", "Rejected: it does not happen."),
         ("Send the letter", "Rejected with what it needs. That is: Pay EUR 1900.00."),
     ]
@@ -143,8 +143,8 @@ def test_a_write_is_said_to_be_rejected_with_the_one_that_it_needs(
 def test_it_is_said_that_a_rejection_takes_what_others_had_approved(
     following: Following,
 ) -> None:
-    found = following("bounded", before=[None, "approve"], payout="reject")
-    assert [line.detail for line in found.now] == [
+    outcome = following("bounded", before=[None, "approve"], payout="reject")
+    assert [line.detail for line in outcome.now] == [
         "Rejected: it does not happen.",
         "Rejected with what it needs. That is: Pay EUR 1900.00.",
     ]
@@ -153,43 +153,43 @@ def test_it_is_said_that_a_rejection_takes_what_others_had_approved(
 def test_an_edit_that_cannot_be_signed_is_named_before_what_it_needs(
     following: Following,
 ) -> None:
-    found = following("bounded", payout="edit", amount="a lot", letter="reject")
-    assert found.now[0].detail.startswith("Your edit cannot be signed yet")
+    outcome = following("bounded", payout="edit", amount="a lot", letter="reject")
+    assert outcome.now[0].detail.startswith("Your edit cannot be signed yet")
 
 
 def test_with_a_write_left_open_the_run_waits(following: Following) -> None:
-    found = following(payout="approve")
-    assert [line.text for line in found.now] == ["Pay EUR 1900.00"]
-    assert found.then == []
-    assert found.waits is True
+    outcome = following(payout="approve")
+    assert [line.text for line in outcome.now] == ["Pay EUR 1900.00"]
+    assert outcome.then == []
+    assert outcome.waits is True
 
 
 def test_with_all_rejected_nothing_follows(following: Following) -> None:
-    found = following(payout="reject", letter="reject")
-    assert [[line.text for line in lines] for _, lines in found.then] == [
+    outcome = following(payout="reject", letter="reject")
+    assert [[line.text for line in lines] for _, lines in outcome.then] == [
         ["Nothing follows on this path"]
     ]
 
 
 def test_under_four_eyes_an_edit_waits_for_somebody_else(following: Following) -> None:
-    found = following("eyed", payout="edit", letter="approve")
-    assert found.now[0].detail.startswith(
+    outcome = following("eyed", payout="edit", letter="approve")
+    assert outcome.now[0].detail.startswith(
         "Your edit is proposed; somebody else must sign it."
     )
-    assert found.waits
+    assert outcome.waits
 
 
-def test_of_two_signatures_one_is_said_to_be_lacking(following: Following) -> None:
-    found = following("pair", payout="approve", letter="approve")
-    assert found.now[0].detail.startswith("1 of 2 signatures; it waits for 1 more.")
-    assert found.waits
+def test_one_missing_signature_of_two_is_reported(following: Following) -> None:
+    outcome = following("pair", payout="approve", letter="approve")
+    assert outcome.now[0].detail.startswith("1 of 2 signatures; it waits for 1 more.")
+    assert outcome.waits
 
 
 def test_all_or_nothing_one_rejection_takes_the_others_along(
     following: Following,
 ) -> None:
-    found = following("whole", letter="reject")
-    assert [(line.text, line.detail) for line in found.now] == [
+    outcome = following("whole", letter="reject")
+    assert [(line.text, line.detail) for line in outcome.now] == [
         ("Pay EUR 1900.00", "Rejected with it: all or nothing."),
         ("Send the letter", "Rejected: it does not happen."),
     ]
@@ -201,10 +201,12 @@ def test_all_or_nothing_one_rejection_takes_the_others_along(
 def test_an_edit_that_changes_the_title_is_said_to_bring_back_what_others_signed(
     amount: str, comes_back: bool, following: Following
 ) -> None:
-    found = following("titled", amount=amount, before=[None, "approve"], payout="edit")
+    outcome = following(
+        "titled", amount=amount, before=[None, "approve"], payout="edit"
+    )
     told = (
         "Send the letter",
         "Your edit changes the title or the facts beside it. Signatures that no longer count: 1.",
     )
-    assert (told in [(line.text, line.detail) for line in found.now]) is comes_back
-    assert found.waits is comes_back
+    assert (told in [(line.text, line.detail) for line in outcome.now]) is comes_back
+    assert outcome.waits is comes_back

@@ -28,28 +28,28 @@ MAY = "may follow"
 
 def routed() -> Graph:
     """Behind the gate each outcome goes its own way, one of them over a router."""
-    made = graph("routed")
+    flow = graph("routed")
 
-    @made.node("review", effect="human", gate=Gate(reviewers=["group:reviewer"]))
+    @flow.node("review", effect="human", gate=Gate(reviewers=["group:reviewer"]))
     def review(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": "Dear Marta", "total": 3}
 
-    made.node("count")(lambda state, ctx: {"notes": ["counted"]})
+    flow.node("count")(lambda state, ctx: {"notes": ["counted"]})
     for name in ("small", "large", "refuse", "sort"):
-        made.node(name, effect="external", idempotent=True)(lambda state, ctx: None)
+        flow.node(name, effect="external", idempotent=True)(lambda state, ctx: None)
         if name != "sort":
-            made.edge(name, END)
-    made.edge(START, "review")
-    made.edge("review", "count", when="approved")
-    made.edge("review", "refuse", when="rejected")
-    made.edge("review", "sort", when="partial")
-    made.edge("sort", END)
-    made.branch(
+            flow.edge(name, END)
+    flow.edge(START, "review")
+    flow.edge("review", "count", when="approved")
+    flow.edge("review", "refuse", when="rejected")
+    flow.edge("review", "sort", when="partial")
+    flow.edge("sort", END)
+    flow.branch(
         "count",
         lambda state: "large" if state.total > 2 else "small",
         {"large": "large", "small": "small"},
     )
-    return made
+    return flow
 
 
 def calling() -> Graph:
@@ -98,10 +98,10 @@ def foreseen(client: Client, run: Run, verdicts: dict[str, str]) -> Next:
     """What the page says once these verdicts are drafted."""
     address = reverse("review", args=[run.id])
     posted = {**choose(client.get(address), **verdicts), "number": "1"}
-    kept = client.post(
+    answer = client.post(
         reverse("draft", args=[run.id]), posted, headers={"X-Fragment": "1"}
     )
-    assert kept.status_code == 200
+    assert answer.status_code == 200
     following: Any = client.get(address).context["page"].next
     return following  # type: ignore[no-any-return]
 

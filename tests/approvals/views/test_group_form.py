@@ -40,8 +40,8 @@ def posted(
 ) -> dict[str, Any]:
     """What approving the group posts, with proof of so many opened samples."""
     tokens = {
-        f"o-{one.write}": opened_token(user.pk, one.write, one.row.hash)
-        for one in group.samples[:opened]
+        f"o-{sample.write}": opened_token(user.pk, sample.write, sample.row.hash)
+        for sample in group.samples[:opened]
     }
     own = {"key": page.key, "number": str(page.number), "group": group.id}
     return {
@@ -74,7 +74,7 @@ def test_approving_a_group_is_refused_until_three_samples_were_opened(
     page, group = group_of(client, twenty)
     body = posted(page, group, people.reviewer, opened=opened)
     # That the samples are named among the writes proves nothing.
-    body["write"] = [one.write for one in group.samples]
+    body["write"] = [sample.write for sample in group.samples]
     answer = client.post(reverse("sign", args=[twenty.id]), body)
     assert answer.status_code == 422
     assert "Open the samples of this group" in answer.content.decode()
@@ -166,12 +166,12 @@ def test_several_groups_are_signed_at_once_and_what_then_happens_is_summed_up(
             body |= posted(page, group, people.reviewer)
         body["group"] = [group.id for group in page.groups]
         assert len(body["group"]) == 2
-        kept = client.post(
+        answer = client.post(
             reverse("draft", args=[run.id]), body, headers={"X-Fragment": "1"}
         )
-        assert kept.status_code == 200
-        assert "14 writes" in strip_tags(kept.content.decode())
-        assert kept.content.decode().count("<li>") < 6
+        assert answer.status_code == 200
+        assert "14 writes" in strip_tags(answer.content.decode())
+        assert answer.content.decode().count("<li>") < 6
         body["number"] = str(int(page.number) + 1)
         assert client.post(reverse("sign", args=[run.id]), body).status_code == 302
         assert Decision.objects.count() == 14

@@ -29,10 +29,10 @@ def rita(people: People) -> User:
     return run_actions.reviewer(people.reviewer)
 
 
-def posted(client: Client, run: Run, password: str | None, **more: str) -> Any:
+def posted(client: Client, run: Run, password: str | None, **options: str) -> Any:
     page = client.get(reverse("review", args=[run.id]))
     form = choose(page, payout="approve")
-    form |= more
+    form |= options
     if password is not None:
         form["password"] = password
     return client.post(reverse("sign", args=[run.id]), form)

@@ -153,9 +153,7 @@ def test_a_settled_slip_shows_the_signed_value_and_what_the_node_had_proposed(
     assert "9.75" in card.split("</table>")[0]
 
 
-def test_of_an_edit_that_changes_nothing_the_title_stays(
-    run: Run, people: People
-) -> None:
+def test_an_edit_that_changes_nothing_keeps_the_title(run: Run, people: People) -> None:
     decide(run, people.reviewer, payout={**LOWER, "amount": "12.50"})
     assert pending(run)[0].label == "Pay €12.50"
 
@@ -332,15 +330,15 @@ def test_a_receipt_names_who_had_signed_the_same_before_while_its_run_is_seen(
 def test_the_review_and_the_receipt_say_which_effect_a_write_names(
     people: People, browse: Browse
 ) -> None:
-    made = small_graphs.graph("named-effect")
+    flow = small_graphs.graph("named-effect")
 
-    @made.node("propose", effect="human", gate=Gate(reviewers=["user:rita"]))
+    @flow.node("propose", effect="human", gate=Gate(reviewers=["user:rita"]))
     def propose(state: Any, ctx: Any) -> list[Write]:
         return [Write("letter", "Dear", effect="external")]
 
-    made.edge(START, "propose")
-    made.edge("propose", END)
-    run = small_graphs.advanced(made)
+    flow.edge(START, "propose")
+    flow.edge("propose", END)
+    run = small_graphs.advanced(flow)
     client = browse(people.reviewer)
     review = plain(client.get(reverse("review", args=[run.id])))
     assert "Effect of acting on it: external." in review

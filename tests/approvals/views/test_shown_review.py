@@ -92,11 +92,11 @@ def test_a_review_says_what_its_deadline_does_and_afterwards_that_it_did(
     assert "it is rejected</strong>" in page
     assert "Silence approves nothing here." in page
 
-    asked = run_actions.request(waiting)
+    open_request = run_actions.request(waiting)
     deadlines.let_come(waiting)
     runs.advance(waiting.id)
     address = reverse("review", args=[waiting.id])
-    page = browse(rita).get(address, {"seen": str(asked.id)}).content.decode()
+    page = browse(rita).get(address, {"seen": str(open_request.id)}).content.decode()
     assert "Time ran out at" in page
     assert "; rejected by the deadline." in page
     assert "Rejected by the deadline at" in page, "on each write"
@@ -107,7 +107,7 @@ def test_a_review_says_what_its_deadline_does_and_afterwards_that_it_did(
 def test_a_review_of_several_deadlines_says_what_each_of_them_does(
     people: People, browse: Browse
 ) -> None:
-    made = graph("three-deadlines")
+    flow = graph("three-deadlines")
 
     def proposing(name: str, hours: int, on_deadline: Any) -> None:
         gate = Gate(
@@ -116,17 +116,17 @@ def test_a_review_of_several_deadlines_says_what_each_of_them_does(
             on_deadline=on_deadline,
         )
 
-        @made.node(name, effect="human", gate=gate)
+        @flow.node(name, effect="human", gate=gate)
         def propose(state: Any, ctx: Any) -> dict[str, Any]:
             return {"notes": [name]}
 
-        made.edge(START, name)
-        made.edge(name, END)
+        flow.edge(START, name)
+        flow.edge(name, END)
 
     proposing("soon", 1, "reject")
     proposing("later", 5, "approve")
     proposing("last", 9, "fail")
-    waiting = advanced(made)
+    waiting = advanced(flow)
     assert waiting.status == "paused"
     rita = run_actions.reviewer(people.reviewer)
     page = open_review(browse, rita, waiting)
@@ -149,9 +149,9 @@ def test_a_run_that_has_stopped_already_is_not_said_to_fail_at_the_deadline(
     people: People, status: str, act: str
 ) -> None:
     waiting = deadlines.paused_run(on_deadline="fail")
-    asked = run_actions.request(waiting)
-    asked.run.status = status
-    assert inbox.at_deadline(asked) == act
+    open_request = run_actions.request(waiting)
+    open_request.run.status = status
+    assert inbox.at_deadline(open_request) == act
 
 
 @pytest.mark.django_db(transaction=True)
@@ -163,11 +163,11 @@ def test_a_review_that_its_deadline_closed_says_that_the_run_failed(
     assert (
         "the run fails</strong>" in open_review(browse, rita, waiting).content.decode()
     )
-    asked = run_actions.request(waiting)
+    open_request = run_actions.request(waiting)
     deadlines.let_come(waiting)
     assert runs.advance(waiting.id).status == "failed"
     address = reverse("review", args=[waiting.id])
-    page = browse(rita).get(address, {"seen": str(asked.id)}).content.decode()
+    page = browse(rita).get(address, {"seen": str(open_request.id)}).content.decode()
     assert "; the run failed by the deadline." in page
 
 

@@ -199,14 +199,14 @@ def test_raw_json_is_the_stored_value_and_large_values_show_it_page_by_page(
     assert json.loads(slip.raw_now.text) == {"x": 1.0}
 
 
-def posted(slip: Any, verdict: str, **more: str) -> dict[str, str]:
+def posted(slip: Any, verdict: str, **options: str) -> dict[str, str]:
     return {
         "key": "k",
         "write": slip.write,
         f"h-{slip.write}": slip.hash,
         f"v-{slip.write}": verdict,
         f"r-{slip.write}": "because",
-        **more,
+        **options,
     }
 
 

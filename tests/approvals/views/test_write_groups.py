@@ -27,7 +27,7 @@ def line(
     number: int, now: Any, proposed: Any, *, amount: str = "", **row: Any
 ) -> WriteLine:
     """The line of a write that changes one value into another."""
-    given = {
+    columns = {
         "node": "propose",
         "channel": "notes",
         "hash": f"{number:064}",
@@ -37,7 +37,7 @@ def line(
     changed, others = changed_fields(now, proposed, adds=False, stated=())
     return WriteLine(
         number,
-        PendingWrite(write=UUID(int=number), revision=1, **given),
+        PendingWrite(write=UUID(int=number), revision=1, **columns),
         REQUEST,
         f"Write {number}",
         "Correct a row",
@@ -142,12 +142,12 @@ def test_the_samples_are_the_first_the_last_and_the_one_farthest_from_the_rest()
 ):
     lines = [merged(number, amount="10.00") for number in range(1, 9)]
     lines[4].amount = Decimal("90.00")
-    assert [one.number for one in one_group(lines).samples] == [1, 5, 8]
+    assert [sample.number for sample in one_group(lines).samples] == [1, 5, 8]
 
 
 def test_a_group_may_be_approved_once_each_sample_was_opened() -> None:
     group = one_group([merged(number) for number in range(1, 9)])
-    group.seen = {one.write for one in group.samples[:2]}
+    group.seen = {sample.write for sample in group.samples[:2]}
     assert group.to_open == 1
     assert group.may_approve is False
     group.seen.add(group.samples[2].write)
@@ -165,8 +165,8 @@ def test_the_seal_of_a_group_changes_with_any_of_its_writes() -> None:
 
 def test_a_group_is_chosen_once_each_of_its_writes_has_a_draft() -> None:
     group = one_group([merged(number) for number in range(1, 9)])
-    for one in group.lines[1:]:
-        one.chosen = "approve"
+    for line in group.lines[1:]:
+        line.chosen = "approve"
     choose_by_drafts(group)
     assert group.chosen == ""
     group.lines[0].chosen = "reject"
@@ -215,8 +215,8 @@ def test_money_is_an_amount() -> None:
 
 def test_writes_with_different_forms_are_in_different_groups() -> None:
     lines = [merged(number) for number in range(1, 21)]
-    for one in lines[10:]:
-        one.form = "digest"
+    for line in lines[10:]:
+        line.form = "digest"
     groups, apart = grouped(lines)
     assert [len(group.lines) for group in groups] == [10, 10]
     assert apart == []

@@ -142,7 +142,7 @@ def test_the_examples_of_a_dry_run_are_a_row_a_run_and_what_stays_comes_first(
     )
     examples = page.split('data-test="examples"')[1].split("</ul>")[0]
     assert examples.count("<li>") == 2
-    assert all(f">{one.key}</a>:" in examples for one in (run, other))
+    assert all(f">{each_run.key}</a>:" in examples for each_run in (run, other))
     assert examples.count("0 to 2") == 2
     assert (
         page.index("What stays, and why")
@@ -260,6 +260,6 @@ def test_the_admin_wears_the_colours_of_the_console() -> None:
 
 
 def _root(name: str) -> str:
-    found = re.search(r":root \{(.*?)\n\}", (CSS / name).read_text(), re.DOTALL)
-    assert found
-    return found[1]
+    match = re.search(r":root \{(.*?)\n\}", (CSS / name).read_text(), re.DOTALL)
+    assert match
+    return match[1]

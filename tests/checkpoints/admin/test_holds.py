@@ -70,9 +70,9 @@ def test_holds_and_pins_are_given_and_released_in_the_admin(
         assert not AuditLine.objects.filter(
             kind__in=["hold_released", "checkpoint_unpinned"], facts__reason=""
         ).exists()
-        said = {"confirmed": "yes", "typed": "1", "reason": f"{name}: it is over"}
+        statement = {"confirmed": "yes", "typed": "1", "reason": f"{name}: it is over"}
         assert retention.is_held([run.id]) or name == "pin"
-        ended = text(steward.post(listed, {**chosen, **said}, follow=True))
+        ended = text(steward.post(listed, {**chosen, **statement}, follow=True))
         assert {
             "legalhold": "1 legal hold was released.",
             "pin": "1 checkpoint was unpinned.",
@@ -110,9 +110,11 @@ def test_lists_call_rows_by_the_key_of_the_run_find_them_by_it_and_say_which_las
     run: Run, steward: Client, people: cast.People
 ) -> None:
     other = long_run("other", "ab")
-    for one in (run, other):
-        retention.hold(one.id, f"about {one.graph}", by=people.steward)
-        retention.pin(one.head, by=people.steward, reason=f"about {one.graph}")
+    for each_run in (run, other):
+        retention.hold(each_run.id, f"about {each_run.graph}", by=people.steward)
+        retention.pin(
+            each_run.head, by=people.steward, reason=f"about {each_run.graph}"
+        )
     retention.release_hold(LegalHold.objects.get(run=other.id).pk, by=None)
     retention.unpin(other.head, by=None)
     for name, called in (

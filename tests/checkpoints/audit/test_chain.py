@@ -14,31 +14,13 @@ from django.utils import timezone
 
 from checkpoints.audit import chain as audit_chain
 from checkpoints.audit import lines as audit_log
-from checkpoints.models import AuditHead, AuditLine, Job
-from checkpoints.queue import jobs
+from checkpoints.models import AuditHead, AuditLine
 from orchestrator.engine.errors import TamperedRow
-from orchestrator.jobs import kinds
-from orchestrator.jobs.integrity import Verified, Wanted, verify_runs
 from tests.support import forging
+from tests.support.audit_checks import all_reasons, anchor_heads
 from tests.support.sealed_tables import run_sql
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def _turn() -> Job:
-    """One turn of the standing job."""
-    Job.objects.filter(kind="anchor_heads").update(
-        due_at=timezone.now() - timedelta(minutes=1)
-    )
-    return kinds.advance(jobs.add_job("anchor_heads", name="anchor_heads"))
-
-
-def _reasons() -> list[str]:
-    """What verification of all runs names."""
-    result = Verified()
-    for _ in verify_runs(Wanted(), result, by=None):
-        pass
-    return [one["reason"] for one in result.bad]
 
 
 def _lines(count: int) -> list[AuditLine]:
@@ -58,7 +40,7 @@ def _renumber_behind(number: int) -> None:
 def chained() -> None:
     """Some twenty lines, chained."""
     _lines(20)
-    assert _turn().error == ""
+    assert anchor_heads().error == ""
 
 
 @pytest.fixture
@@ -72,7 +54,7 @@ def file(tmp_path: Path, configure: Callable[..., None]) -> Path:
 @pytest.mark.usefixtures("chained")
 def test_the_job_does_not_number_lines_anew_behind_a_deleted_one() -> None:
     _renumber_behind(15)
-    job = _turn()
+    job = anchor_heads()
     assert job.error_code == "tampered_row"
     assert "the audit log was chained up to line 21" in job.error
     assert AuditLine.objects.filter(number__gt=14).count() == 0
@@ -83,17 +65,17 @@ def test_verification_names_lines_that_wait_to_be_numbered_anew() -> None:
     _renumber_behind(15)
     assert (
         "checkpoints_auditline 15 to 21 are gone: the job numbered lines up to 21"
-        in _reasons()
+        in all_reasons()
     )
 
 
 @pytest.mark.usefixtures("chained")
 def test_verification_still_names_them_after_the_next_turn() -> None:
     _renumber_behind(15)
-    _turn()
+    anchor_heads()
     assert (
         "checkpoints_auditline 15 to 21 are gone: the job numbered lines up to 21"
-        in _reasons()
+        in all_reasons()
     )
 
 
@@ -101,13 +83,13 @@ def test_verification_still_names_them_after_the_next_turn() -> None:
 def test_the_job_does_not_chain_where_its_own_row_is_gone() -> None:
     forging.remove(AuditHead.objects.get())
     _lines(1)
-    job = _turn()
+    job = anchor_heads()
     assert job.error_code == "tampered_row"
     assert (
         "the row of checkpoints_audithead, which says where the chain stands, is gone"
         in job.error
     )
-    assert any("checkpoints_audithead" in reason for reason in _reasons())
+    assert any("checkpoints_audithead" in reason for reason in all_reasons())
 
 
 @pytest.mark.usefixtures("chained")
@@ -127,21 +109,21 @@ def test_the_job_does_not_chain_where_its_own_row_was_changed(
 ) -> None:
     forging.tamper(AuditHead.objects.get(), **change)
     _lines(1)
-    assert _turn().error_code in ("tampered_row", "wrong_key")
-    assert any("checkpoints_audithead" in reason for reason in _reasons())
+    assert anchor_heads().error_code in ("tampered_row", "wrong_key")
+    assert any("checkpoints_audithead" in reason for reason in all_reasons())
 
 
 def test_the_job_compares_the_last_head_of_the_file(file: Path) -> None:
     _lines(20)
-    _turn()
+    anchor_heads()
     before = AuditHead.objects.values().get()
     _lines(3)
-    _turn()
+    anchor_heads()
     # Somebody who kept a copy of the row puts it back with the lines behind it.
     run_sql("DELETE FROM checkpoints_auditline WHERE number > %s", before["number"])
     forging.tamper(AuditHead.objects.get(), **before)
     _lines(1)
-    job = _turn()
+    job = anchor_heads()
     assert job.error_code == "tampered_row"
     assert "is gone than the file of AUDIT_HEAD_FILE says" in job.error
 
@@ -150,13 +132,13 @@ def test_verification_compares_each_head_of_the_file_and_not_only_the_last(
     file: Path,
 ) -> None:
     _lines(20)
-    _turn()
+    anchor_heads()
     told = AuditHead.objects.get()
     before = AuditHead.objects.values().get()
     # The table as if lines had been numbered anew, with a head row that somebody could
     # put back, and told anew.
     _lines(3)
-    _turn()
+    anchor_heads()
     file.write_text(
         json.dumps({"number": told.number, "hash": "f" * 64})
         + "\n"
@@ -166,16 +148,16 @@ def test_verification_compares_each_head_of_the_file_and_not_only_the_last(
     assert before["number"] == told.number
     assert [
         f"checkpoints_auditline {told.number} is another line: it was told outside the database"
-    ] == _reasons()
+    ] == all_reasons()
 
 
 def test_verification_names_a_file_that_goes_back(file: Path) -> None:
     _lines(3)
-    _turn()
+    anchor_heads()
     _lines(3)
-    _turn()
+    anchor_heads()
     file.write_text("".join(reversed(file.read_text().splitlines(keepends=True))))
-    [reason] = _reasons()
+    [reason] = all_reasons()
     assert reason.endswith("the chain went back")
 
 
@@ -184,9 +166,10 @@ def test_a_file_that_cannot_be_read_is_named_and_the_job_does_not_chain(
 ) -> None:
     file.write_text("{}\n")
     _lines(1)
-    assert "is no head of the audit log" in _turn().error
+    assert "is no head of the audit log" in anchor_heads().error
     assert any(
-        "the file of AUDIT_HEAD_FILE cannot be read" in reason for reason in _reasons()
+        "the file of AUDIT_HEAD_FILE cannot be read" in reason
+        for reason in all_reasons()
     )
 
 
@@ -206,7 +189,8 @@ def test_a_line_without_a_number_that_is_older_than_a_numbered_one_is_refused_an
     with pytest.raises(TamperedRow, match="has no number, though later lines have one"):
         audit_chain.chain_lines()
     assert any(
-        "has no number, though later lines have one" in reason for reason in _reasons()
+        "has no number, though later lines have one" in reason
+        for reason in all_reasons()
     )
 
 
@@ -225,10 +209,10 @@ def _sealed_at(line: AuditLine, at: Any) -> None:
 def test_a_line_of_a_transaction_that_ended_later_is_numbered() -> None:
     first, *_ = _lines(5)
     run_sql("UPDATE checkpoints_auditline SET id = id + 100")
-    _turn()
+    anchor_heads()
     late = audit_log.record("refused", actor=None)
     run_sql("UPDATE checkpoints_auditline SET id = %s WHERE id = %s", first.id, late.id)
-    assert _turn().error == ""
+    assert anchor_heads().error == ""
     assert AuditLine.objects.get(id=first.id).number == 7
 
 
@@ -238,7 +222,7 @@ def test_a_waiting_line_that_was_changed_is_named_before_it_has_a_number() -> No
     forging.tamper(line, kind="granted")
     assert [
         f"checkpoints_auditline with the id {line.id} does not verify" in one
-        for one in _reasons()
+        for one in all_reasons()
     ] == [True]
 
 
@@ -251,7 +235,7 @@ def test_numbers_that_the_job_did_not_give_are_named() -> None:
     forging.tamper(line, number=22, hash=hash_)
     assert (
         "checkpoints_auditline 22 to 22 have numbers that the job did not give"
-        in _reasons()
+        in all_reasons()
     )
 
 

@@ -20,6 +20,7 @@ from orchestrator import runs
 from orchestrator.engine import END, START
 from orchestrator.engine.errors import TamperedRow, UnknownThing, WrongStatus
 from tests.support import cast, erasures, small_graphs
+from tests.support.bundles import exported as bundle_of
 from tests.support.bundles import forgotten, lines_of, signed_run
 from tests.support.forging import tamper
 from tests.support.sealed_tables import ONE_KEY
@@ -37,12 +38,6 @@ def run(request: pytest.FixtureRequest, tmp_path: Path, people: cast.People) -> 
     return signed_run(tmp_path, people, encrypted=request.param)
 
 
-def _exported(run: Run, **options: Any) -> bytes:
-    out = io.BytesIO()
-    bundle.export(run.id, out, **options)
-    return out.getvalue()
-
-
 def test_what_was_exported_verifies_with_the_public_key(
     run: Run, tmp_path: Path
 ) -> None:
@@ -51,7 +46,7 @@ def test_what_was_exported_verifies_with_the_public_key(
     assert bundle.verify(file, bundle.public_key()) == (True, 0, "")
     assert exported.size == file.stat().st_size
     assert exported.lines == len(file.read_bytes().splitlines())
-    assert [one.name for one in tmp_path.glob(f"{exporter.UNFINISHED}*")] == [], (
+    assert [path.name for path in tmp_path.glob(f"{exporter.UNFINISHED}*")] == [], (
         "no file of its own is left"
     )
 
@@ -77,13 +72,13 @@ def test_a_run_whose_erasure_begins_while_it_is_exported_leaves_no_bundle(
     file = tmp_path / "run.jsonl"
 
     def late(*args: Any) -> dict[str, Any]:
-        made = manifest(*args)
+        manifest_line = manifest(*args)
         if not ErasureRecord.objects.exists():
             erasures.worked_until(
                 retention.begin_erasure(run.id, by=people.steward),
                 "checkpoints_pendingwrite",
             )
-        return made
+        return manifest_line
 
     monkeypatch.setattr(exporter, "_manifest", late)
     with pytest.raises(WrongStatus, match="are being erased"):
@@ -109,7 +104,7 @@ def test_what_an_export_left_that_broke_off_is_swept_by_a_later_one(
 
 
 def test_a_bundle_holds_each_row_of_the_run(run: Run) -> None:
-    lines = lines_of(_exported(run))
+    lines = lines_of(bundle_of(run))
     kinds = [line["kind"] for line in lines]
     assert kinds[:2] == ["manifest", "run"]
     assert kinds[-2:] == ["counts", "signature"]
@@ -136,8 +131,8 @@ def test_a_bundle_holds_each_row_of_the_run(run: Run) -> None:
 def test_nothing_of_an_encrypted_run_is_readable_in_its_bundle(
     tmp_path: Path, people: cast.People
 ) -> None:
-    plain = _exported(signed_run(tmp_path, people, encrypted=False))
-    hidden = _exported(signed_run(tmp_path, people, encrypted=True))
+    plain = bundle_of(signed_run(tmp_path, people, encrypted=False))
+    hidden = bundle_of(signed_run(tmp_path, people, encrypted=True))
     assert b"Dear Ada" in plain
     assert b"Dear Ada" not in hidden
 
@@ -145,7 +140,7 @@ def test_nothing_of_an_encrypted_run_is_readable_in_its_bundle(
 def test_an_export_leaves_a_line_in_the_audit_log(
     run: Run, people: cast.People
 ) -> None:
-    _exported(run, by=people.auditor)
+    bundle_of(run, by=people.auditor)
     line = AuditLine.objects.get(kind="run_exported")
     assert line.actor_name == people.auditor.get_username()
     assert line.run == run.id
@@ -157,9 +152,9 @@ def test_a_run_that_does_not_verify_is_exported_only_as_it_is_and_the_manifest_s
 ) -> None:
     tamper(RunEvent.objects.get(run=run.id, seq=2), actor="mallory")
     with pytest.raises(TamperedRow, match="does not verify"):
-        _exported(run)
+        bundle_of(run)
     assert not AuditLine.objects.filter(kind="run_exported").exists()
-    data = _exported(run, as_is=True)
+    data = bundle_of(run, as_is=True)
     manifest = lines_of(data)[0]
     assert manifest["as_is"] is True
     assert "checkpoints_runevent" in manifest["faults"][0]
@@ -173,12 +168,12 @@ def test_a_payload_that_cannot_be_read_is_carried_as_it_is_kept(run: Run) -> Non
     tamper(row, payload=b"\x09nonsense")
     [found] = [
         line["row"]["payload"]
-        for line in lines_of(_exported(run, as_is=True))
+        for line in lines_of(bundle_of(run, as_is=True))
         if line["kind"] == "event"
     ][:1]
     assert "kept" in found or run.encrypted
     assert not bundle.verify(
-        io.BytesIO(_exported(run, as_is=True)), bundle.public_key()
+        io.BytesIO(bundle_of(run, as_is=True)), bundle.public_key()
     ).ok
 
 
@@ -199,9 +194,9 @@ def test_forks_name_their_origin_and_verify(
             fork.id, Checkpoint.objects.get(run=fork.id, seq=0).id, reason="again"
         ).id
     )
-    data = _exported(again)
+    data = bundle_of(again)
     assert bundle.verify(io.BytesIO(data), bundle.public_key()).ok
-    assert [one["run"] for one in lines_of(data)[0]["origins"]] == [str(run.id)]
+    assert [origin["run"] for origin in lines_of(data)[0]["origins"]] == [str(run.id)]
 
 
 def test_memory_stays_flat_however_long_a_run_is(tmp_path: Path) -> None:
@@ -266,5 +261,5 @@ def _peak(act: Callable[[], Any]) -> int:
 
 def test_the_lines_are_json_that_any_reader_reads(run: Run) -> None:
     assert all(
-        isinstance(json.loads(line), dict) for line in _exported(run).splitlines()
+        isinstance(json.loads(line), dict) for line in bundle_of(run).splitlines()
     )

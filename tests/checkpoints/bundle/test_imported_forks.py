@@ -49,9 +49,9 @@ def keys(configure: Any) -> None:
 def test_a_fork_of_an_imported_run_asks_for_every_guarded_value_and_for_every_effect(
     tmp_path: Path, people: cast.People
 ) -> None:
-    found = loaded(foreign(signed_run(tmp_path, people)))
+    imported = loaded(foreign(signed_run(tmp_path, people)))
     before = len(list(tmp_path.glob("*")))
-    end = Checkpoint.objects.filter(run=found.id, kept=True).order_by("-seq")
+    end = Checkpoint.objects.filter(run=imported.id, kept=True).order_by("-seq")
     settled = end.filter(source="settlement").first()
     plan = runs.plan(settled.id)
     assert plan.guarded == {"payout": "propose", "letter": "propose"}
@@ -59,8 +59,8 @@ def test_a_fork_of_an_imported_run_asks_for_every_guarded_value_and_for_every_ef
     fork = runs.advance(runs.fork(settled.id, by=people.starter).id)
     assert fork.status == "paused"
     assert fork.imported is False
-    asked = ApprovalRequest.objects.get(run=fork.id, status="open")
-    assert asked.node == "$patch"
+    request = ApprovalRequest.objects.get(run=fork.id, status="open")
+    assert request.node == "$patch"
     state = timeline.state_at(fork.head)["scratch"]
     assert state["payout"] == {}, "nothing is in force that nobody here has signed"
     assert state["letter"] == "", "nothing is in force that nobody here has signed"
@@ -72,8 +72,8 @@ def test_a_fork_of_an_imported_run_asks_for_every_guarded_value_and_for_every_ef
 def test_a_patch_of_an_imported_run_back_to_what_runs_begin_with_is_signed_too(
     tmp_path: Path, people: cast.People
 ) -> None:
-    found = loaded(foreign(signed_run(tmp_path, people)))
-    settled = Checkpoint.objects.get(run=found.id, source="settlement")
+    imported = loaded(foreign(signed_run(tmp_path, people)))
+    settled = Checkpoint.objects.get(run=imported.id, source="settlement")
     patch = {"scratch": {"payout": {"amount": None}, "letter": ""}}
     assert runs.plan(settled.id, patch=patch).guarded == {
         "payout": "propose",
@@ -91,10 +91,10 @@ def test_a_patch_of_an_imported_run_back_to_what_runs_begin_with_is_signed_too(
 def test_an_effect_needs_a_yes_also_where_nothing_says_that_it_happened(
     tmp_path: Path,
 ) -> None:
-    found = loaded(foreign(graphs.started(tmp_path)))
-    assert not TaskResult.objects.filter(run=found.id).exists()
-    assert runs.plan(found.head).needs_yes == ["pay"]
-    assert runs.plan(found.head, allow_effects=["pay"]).needs_yes == []
+    imported = loaded(foreign(graphs.started(tmp_path)))
+    assert not TaskResult.objects.filter(run=imported.id).exists()
+    assert runs.plan(imported.head).needs_yes == ["pay"]
+    assert runs.plan(imported.head, allow_effects=["pay"]).needs_yes == []
 
 
 def _signed_and_paid(fork: Run, people: cast.People) -> None:
@@ -113,7 +113,7 @@ def _signed_and_paid(fork: Run, people: cast.People) -> None:
     assert verify_run(done.id) == []
 
 
-def test_of_a_fork_whose_origin_is_elsewhere_every_value_is_signed_anew(
+def test_every_value_of_a_fork_with_a_foreign_origin_is_signed_again(
     tmp_path: Path, people: cast.People
 ) -> None:
     run = signed_run(tmp_path, people)
@@ -122,10 +122,13 @@ def test_of_a_fork_whose_origin_is_elsewhere_every_value_is_signed_anew(
     bodies = lines_of(exported(fork))
     forgotten(fork)
     forgotten(run)
-    found = loaded(written(bodies, KEY))
-    assert verify_run(found.id) == []
+    imported = loaded(written(bodies, KEY))
+    assert verify_run(imported.id) == []
     # Nothing here tells that a gate let these through.
-    assert runs.plan(found.head).guarded == {"payout": "propose", "letter": "propose"}
+    assert runs.plan(imported.head).guarded == {
+        "payout": "propose",
+        "letter": "propose",
+    }
 
 
 def test_a_fork_of_an_imported_run_knows_as_little_of_who_wrote_what_on_the_way_as_that_does(
@@ -137,8 +140,10 @@ def test_a_fork_of_an_imported_run_knows_as_little_of_who_wrote_what_on_the_way_
     bodies = lines_of(exported(away))
     forgotten(away)
     forgotten(run)
-    found = loaded(written(bodies, KEY))
-    here = runs.fork(found.head, allow_effects=["pay"], by=people.starter, start=False)
+    imported = loaded(written(bodies, KEY))
+    here = runs.fork(
+        imported.head, allow_effects=["pay"], by=people.starter, start=False
+    )
     patch = {"scratch": {"payout": {"amount": "77"}, "letter": "mine"}}
     assert not here.imported
     assert runs.plan(here.head, patch=patch).guarded == {
@@ -157,13 +162,13 @@ def test_a_fork_that_opens_a_file_that_is_not_here_fails_and_names_the_file(
     UploadReference.objects.filter(run=run.id).delete()
     forgotten(run)
     uploads.delete_unneeded([Upload.objects.get().id])
-    found = loaded(written(bodies, KEY))
-    assert found.status == "completed"
-    assert verify_run(found.id) == []
-    named = timeline.head_state(found.id)["input"]["rows"]
+    imported = loaded(written(bodies, KEY))
+    assert imported.status == "completed"
+    assert verify_run(imported.id) == []
+    named = timeline.head_state(imported.id)["input"]["rows"]
     assert named["size"] == len(content)
     assert named["sha256"] == hashlib.sha256(content).hexdigest()
-    first = Checkpoint.objects.filter(run=found.id, kept=True).order_by("seq")[0]
+    first = Checkpoint.objects.filter(run=imported.id, kept=True).order_by("seq")[0]
     fork = runs.advance(
         runs.fork(first.id, allow_effects=["import_rows"], by=people.starter).id
     )
@@ -177,8 +182,10 @@ def test_a_fork_that_opens_a_file_that_is_not_here_fails_and_names_the_file(
 def test_a_fork_of_a_fork_of_an_imported_run_does_not_inherit_its_yes(
     tmp_path: Path, people: cast.People
 ) -> None:
-    found = loaded(foreign(graphs.started(tmp_path)))
-    first = runs.fork(found.head, allow_effects=["pay"], by=people.starter, start=False)
+    imported = loaded(foreign(graphs.started(tmp_path)))
+    first = runs.fork(
+        imported.head, allow_effects=["pay"], by=people.starter, start=False
+    )
     second = runs.fork(first.head, by=people.starter, start=False)
     assert runs.plan(first.head).needs_yes == ["pay"]
     assert runs.plan(second.head).needs_yes == ["pay"]

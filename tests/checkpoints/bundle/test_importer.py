@@ -69,18 +69,20 @@ def test_an_imported_run_is_there_with_all_that_it_had_and_verifies(
     state = timeline.state_at(run.head)
     events = list(timeline.events(run.id).values_list("seq", "type", "hash"))
     data = foreign(run)
-    found = loaded(data, by=people.steward)
-    assert found.id == run.id
-    assert found.imported is True
-    assert found.status == "completed"
-    assert found.key == f"{run.key}~{str(run.id)[-8:]}"
-    assert timeline.state_at(found.head) == state
-    assert list(timeline.events(found.id).values_list("seq", "type", "hash")) == events
-    assert verify_run(found.id) == []
-    assert [one.by_name for one in Decision.objects.filter(run=run.id)] == [
+    imported = loaded(data, by=people.steward)
+    assert imported.id == run.id
+    assert imported.imported is True
+    assert imported.status == "completed"
+    assert imported.key == f"{run.key}~{str(run.id)[-8:]}"
+    assert timeline.state_at(imported.head) == state
+    assert (
+        list(timeline.events(imported.id).values_list("seq", "type", "hash")) == events
+    )
+    assert verify_run(imported.id) == []
+    assert [decision.by_name for decision in Decision.objects.filter(run=run.id)] == [
         people.reviewer.get_username()
     ] * 2
-    told = found.bundle_import
+    told = imported.bundle_import
     assert told.signer_name == "north"
     assert told.signer == PUBLIC.hex()
     assert told.origin_key == run.key
@@ -93,11 +95,11 @@ def test_people_of_another_house_are_nobody_here_and_those_of_ones_own_are_thems
 ) -> None:
     own = exported(run)
     data = foreign(run)
-    found = loaded(data)
-    assert set(Decision.objects.filter(run=found.id).values_list("by", flat=True)) == {
-        None
-    }
-    forgotten(found)
+    imported = loaded(data)
+    assert set(
+        Decision.objects.filter(run=imported.id).values_list("by", flat=True)
+    ) == {None}
+    forgotten(imported)
     loaded(own)
     assert None not in set(
         Decision.objects.filter(run=run.id).values_list("by", flat=True)
@@ -105,16 +107,18 @@ def test_people_of_another_house_are_nobody_here_and_those_of_ones_own_are_thems
     assert verify_run(run.id) == []
 
 
-def test_of_the_people_here_those_are_read_that_the_bundle_names(
+def test_only_the_people_that_the_bundle_names_are_read(
     tmp_path: Path, people: cast.People
 ) -> None:
     run = signed_run(tmp_path, people)
     own = exported(run)
     forgotten(run)
-    with CaptureQueriesContext(connection) as asked:
+    with CaptureQueriesContext(connection) as queries:
         loaded(own)
     table = f'FROM "{User._meta.db_table}"'
-    [query] = [one["sql"] for one in asked.captured_queries if table in one["sql"]]
+    [query] = [
+        query["sql"] for query in queries.captured_queries if table in query["sql"]
+    ]
     assert people.reviewer.get_username() in query
     assert people.second_reviewer.get_username() not in query
 
@@ -126,12 +130,14 @@ def test_the_run_that_a_bundle_departs_from_stays_until_it_is_taken_in(
     at = Checkpoint.objects.filter(run=run.id, kept=True).order_by("seq")[0]
     fork = runs.fork(at.id, by=people.starter, start=False)
     data = foreign(fork)
-    with CaptureQueriesContext(connection) as asked:
+    with CaptureQueriesContext(connection) as queries:
         assert loaded(data).imported
     if connection.vendor == "sqlite":
         pytest.skip("SQLite locks no rows: it has one writer at a time")
     locked = [
-        one["sql"] for one in asked.captured_queries if "FOR UPDATE" in one["sql"]
+        query["sql"]
+        for query in queries.captured_queries
+        if "FOR UPDATE" in query["sql"]
     ]
     assert any(run.id.hex in sql.replace("-", "") for sql in locked), locked
 
@@ -146,8 +152,8 @@ def test_the_same_bundle_again_gives_the_same_run_and_another_of_it_is_a_conflic
 ) -> None:
     bodies = lines_of(exported(run))
     data = foreign(run)
-    found = loaded(data)
-    assert loaded(data).id == found.id
+    imported = loaded(data)
+    assert loaded(data).id == imported.id
     later = written(
         [{**bodies[0], "exported_at": "2030-01-01T00:00:00+00:00"}, *bodies[1:]], KEY
     )
@@ -165,8 +171,8 @@ def _meanwhile(monkeypatch: pytest.MonkeyPatch, act: Any) -> None:
     look = importer._imported_before
     done = list[Any]()
 
-    def looked(*given: Any) -> Any:
-        found = look(*given)
+    def looked(*arguments: Any) -> Any:
+        found = look(*arguments)
         if not done:
             done.append(act)
             act()
@@ -175,7 +181,7 @@ def _meanwhile(monkeypatch: pytest.MonkeyPatch, act: Any) -> None:
     monkeypatch.setattr(importer, "_imported_before", looked)
 
 
-def test_of_two_imports_of_one_bundle_at_once_both_are_given_the_run(
+def test_two_concurrent_imports_of_one_bundle_both_return_the_run(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = foreign(run)
@@ -189,7 +195,7 @@ def test_of_two_imports_of_one_bundle_at_once_both_are_given_the_run(
     assert not AuditLine.objects.filter(kind="refused_import").exists()
 
 
-def test_of_two_bundles_of_one_run_at_once_the_second_is_a_conflict(
+def test_the_second_of_two_concurrent_bundles_of_one_run_is_a_conflict(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bodies = lines_of(exported(run))
@@ -359,8 +365,8 @@ def test_a_run_that_was_started_without_a_key_comes_in(
 ) -> None:
     run = graphs.started(tmp_path)
     assert run.key == str(run.id)
-    found = loaded(foreign(run))
-    assert found.key == f"{run.key}~{run.key[-8:]}"
+    imported = loaded(foreign(run))
+    assert imported.key == f"{run.key}~{run.key[-8:]}"
 
 
 @pytest.mark.parametrize("good", [1, 2, 3])
@@ -373,8 +379,8 @@ def test_a_file_that_is_replaced_while_it_is_read_changes_nothing(
     run = signed_run(tmp_path, people)
     bodies = lines_of(exported(run))
     data = foreign(run)
-    told = [{**bodies[0], "exported_at": "2030-01-01T00:00:00+00:00"}, *bodies[1:]]
-    forged = written(told, Ed25519PrivateKey.generate())
+    altered = [{**bodies[0], "exported_at": "2030-01-01T00:00:00+00:00"}, *bodies[1:]]
+    forged = written(altered, Ed25519PrivateKey.generate())
     before = contents()
     with pytest.raises(InvalidBundle):
         bundle.load(ReplacedFile(*[data] * good, forged))
@@ -419,29 +425,29 @@ def test_no_verb_but_fork_takes_an_imported_run(
 ) -> None:
     run = graphs.started(tmp_path)
     assert run.status == "paused"
-    found = loaded(foreign(run))
-    assert found.status == "paused"
-    assert verify_run(found.id) == []
-    at = Checkpoint.objects.filter(run=found.id).first().id
-    write = PendingWrite.objects.filter(run=found.id).first()
+    imported = loaded(foreign(run))
+    assert imported.status == "paused"
+    assert verify_run(imported.id) == []
+    at = Checkpoint.objects.filter(run=imported.id).first().id
+    write = PendingWrite.objects.filter(run=imported.id).first()
     from approvals import reviews
 
     signed = [{"write": str(write.write), "hash": write.hash, "verdict": "approve"}]
     verbs = [
-        lambda: runs.cancel(found.id, reason="x"),
-        lambda: runs.rewind(found.id, at, reason="x"),
+        lambda: runs.cancel(imported.id, reason="x"),
+        lambda: runs.rewind(imported.id, at, reason="x"),
         lambda: runs.replay(at),
-        lambda: runs.resume(found.id),
-        lambda: runs.resume(found.id, patch={"scratch": {"letter": "x"}}),
-        lambda: runs.settle(found.id, "pay:1:0", happened=False, reason="x"),
-        lambda: reviews.sign(found.id, signed, by=people.reviewer),
+        lambda: runs.resume(imported.id),
+        lambda: runs.resume(imported.id, patch={"scratch": {"letter": "x"}}),
+        lambda: runs.settle(imported.id, "pay:1:0", happened=False, reason="x"),
+        lambda: reviews.sign(imported.id, signed, by=people.reviewer),
     ]
     before = contents()
     for number, verb in enumerate(verbs):
         with pytest.raises(WrongStatus, match="imported"):
             verb()
         assert contents() == before, number
-    assert runs.advance(found.id).status == "paused"
+    assert runs.advance(imported.id).status == "paused"
 
 
 @pytest.mark.parametrize("status", ["queued", "running", "waiting"])
@@ -451,25 +457,25 @@ def test_a_run_that_was_going_on_rests_here_and_no_worker_takes_it(
     run = graphs.started(tmp_path)
     bodies = lines_of(foreign(run))
     bodies[1]["row"]["status"] = status
-    found = loaded(written(bodies, KEY))
-    assert found.status == "paused"
-    assert runs.advance(found.id).status == "paused"
+    imported = loaded(written(bodies, KEY))
+    assert imported.status == "paused"
+    assert runs.advance(imported.id).status == "paused"
 
 
 def test_the_mark_of_an_import_cannot_be_taken_away(tmp_path: Path) -> None:
-    found = loaded(foreign(graphs.started(tmp_path)))
-    Run.objects.filter(id=found.id).update(imported=False)
-    assert "not as it was sealed" in verify_run(found.id)[0].reason
+    imported = loaded(foreign(graphs.started(tmp_path)))
+    Run.objects.filter(id=imported.id).update(imported=False)
+    assert "not as it was sealed" in verify_run(imported.id)[0].reason
 
 
 def test_where_an_import_comes_from_cannot_be_changed_or_taken_away(
     tmp_path: Path,
 ) -> None:
-    found = loaded(foreign(graphs.started(tmp_path)))
+    imported = loaded(foreign(graphs.started(tmp_path)))
     BundleImport.objects.update(signer_name="south")
-    assert "not as it was sealed" in verify_run(found.id)[0].reason
+    assert "not as it was sealed" in verify_run(imported.id)[0].reason
     BundleImport.objects.all().delete()
-    assert "is gone" in verify_run(found.id)[0].reason
+    assert "is gone" in verify_run(imported.id)[0].reason
 
 
 def test_a_key_of_another_house_never_stands_in_the_way_of_a_start(
@@ -517,8 +523,8 @@ def test_what_breaks_off_while_it_is_written_leaves_nothing(
 
 
 def commented(run: Run, by: User) -> RequestComment:
-    asked = ApprovalRequest.objects.filter(run=run)[0]
-    return reviews.comment(asked.id, "Marta has called.", by=by)
+    request = ApprovalRequest.objects.filter(run=run)[0]
+    return reviews.comment(request.id, "Marta has called.", by=by)
 
 
 def test_comments_come_in_with_their_run_and_no_others(

@@ -55,9 +55,9 @@ def _verdict(file: bytes) -> receipt_verifier.Verdict:
 
 def _forged(file: bytes, change: Callable[[Told], None]) -> bytes:
     """The receipt, changed and signed by the right key."""
-    told = opened(file, PAYLOAD_TYPE, bundle.public_key())
-    change(told)
-    return sealed_envelope(PAYLOAD_TYPE, told)
+    document = opened(file, PAYLOAD_TYPE, bundle.public_key())
+    change(document)
+    return sealed_envelope(PAYLOAD_TYPE, document)
 
 
 @pytest.mark.parametrize("verdict", ["edit", "approve"])
@@ -165,7 +165,7 @@ def test_receipts_that_show_nothing_or_needed_nobody_verify(
     assert _verdict(_receipt(unasked, "not_needed")).ok
 
 
-def test_of_an_erased_value_it_says_that_it_cannot_be_compared(
+def test_an_erased_value_is_said_to_be_incomparable(
     run: Run, people: cast.People
 ) -> None:
     retention.erase(run.id, reason="asked", by=people.steward)

@@ -50,9 +50,9 @@ def bodies(tmp_path: Path, people: cast.People, configure: Any) -> list[dict[str
 
 def _sent(bodies: list[dict[str, Any]], at: int, **columns: Any) -> bytes:
     """The bundle with other columns in one row, and hashes that fit."""
-    told = json.loads(json.dumps(bodies))
-    told[at]["row"] |= columns
-    return written(hashed_anew(told), KEY)
+    document = json.loads(json.dumps(bodies))
+    document[at]["row"] |= columns
+    return written(hashed_anew(document), KEY)
 
 
 def _at(bodies: list[dict[str, Any]], kind: str) -> int:
@@ -71,9 +71,9 @@ def _changes(bodies: list[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any]
         model: Any = Run if kind == "run" else TABLES[kind].model
         rows = [n for n, body in enumerate(bodies) if body["kind"] == kind]
         named = [
-            one.name
-            for one in columns_of(model)
-            if one.get_internal_type() == "JSONField"
+            column.name
+            for column in columns_of(model)
+            if column.get_internal_type() == "JSONField"
         ]
         for at in rows if kind == "event" else rows[-1:]:
             for value in NONSENSE:
@@ -116,7 +116,8 @@ def _pages(run: Run) -> Iterator[str]:
     )
     yield f"{reverse('go_on', args=[points[-1].id])}?how=fork"
     yield from (
-        reverse("receipt", args=[one.id]) for one in Receipt.objects.filter(run=run.id)
+        reverse("receipt", args=[receipt.id])
+        for receipt in Receipt.objects.filter(run=run.id)
     )
 
 

@@ -187,9 +187,10 @@ def test_a_decision_whose_final_value_is_not_the_one_that_was_signed_is_named(
         if body["kind"] == "decision" and body["row"]["verdict"] == verdict
     ]
     for value in ('{"amount":"9999"}', '"Dear Mallory"', ""):
-        told = {**bodies[at], "row": {**bodies[at]["row"], "final_value": value}}
+        altered = {**bodies[at], "row": {**bodies[at]["row"], "final_value": value}}
         assert (
-            _bad_line(written([*bodies[:at], told, *bodies[at + 1 :]], KEY)) == at + 1
+            _bad_line(written([*bodies[:at], altered, *bodies[at + 1 :]], KEY))
+            == at + 1
         ), value
 
 
@@ -203,8 +204,8 @@ def test_an_approval_of_another_value_than_was_seen_is_named(large: bytes) -> No
         for n, body in enumerate(bodies)
         if body["kind"] == "decision" and body["row"]["verdict"] == "edit"
     ]
-    told = {**bodies[at], "row": {**bodies[at]["row"], "verdict": "approve"}}
-    assert _bad_line(written([*bodies[:at], told, *bodies[at + 1 :]], KEY)) == at + 1
+    altered = {**bodies[at], "row": {**bodies[at]["row"], "verdict": "approve"}}
+    assert _bad_line(written([*bodies[:at], altered, *bodies[at + 1 :]], KEY)) == at + 1
 
 
 def test_a_rejection_that_has_a_final_value_is_named(large: bytes) -> None:
@@ -214,8 +215,8 @@ def test_a_rejection_that_has_a_final_value_is_named(large: bytes) -> None:
         for n, body in enumerate(bodies)
         if body["kind"] == "decision" and body["row"]["verdict"] == "edit"
     ]
-    told = {**bodies[at], "row": {**bodies[at]["row"], "verdict": "reject"}}
-    assert _bad_line(written([*bodies[:at], told, *bodies[at + 1 :]], KEY)) == at + 1
+    altered = {**bodies[at], "row": {**bodies[at]["row"], "verdict": "reject"}}
+    assert _bad_line(written([*bodies[:at], altered, *bodies[at + 1 :]], KEY)) == at + 1
 
 
 def test_a_row_that_the_house_left_out_is_missed(large: bytes) -> None:
@@ -246,23 +247,23 @@ def test_a_removed_stretch_that_ends_before_it_begins_is_refused(
 
 def _other_ways_to_write(body: bytes) -> Iterator[bytes]:
     """Last lines that say the same as this one, to who reads them as JSON."""
-    said = json.loads(body)
+    document = json.loads(body)
     for name in ("key", "last", "signature"):
-        yield body.replace(said[name].encode(), said[name].upper().encode())
-    spaced = " ".join(said["signature"][at : at + 2] for at in range(0, 128, 2))
-    yield body.replace(said["signature"].encode(), spaced.encode())
-    lines = b'"lines":%d' % said["lines"]
+        yield body.replace(document[name].encode(), document[name].upper().encode())
+    spaced = " ".join(document["signature"][at : at + 2] for at in range(0, 128, 2))
+    yield body.replace(document["signature"].encode(), spaced.encode())
+    lines = b'"lines":%d' % document["lines"]
     for written_otherwise in (
         lines + b".0",
         lines + b" ",
-        b'"lines": %d' % said["lines"],
-        b'"lines":%de0' % said["lines"],
+        b'"lines": %d' % document["lines"],
+        b'"lines":%de0' % document["lines"],
     ):
         yield body.replace(lines, written_otherwise)
     yield body.replace(b'"kind"', b'"k\\u0069nd"')
     yield body[:-1] + b',"x":{}}'
     yield json.dumps(
-        {key: said[key] for key in reversed(said)}, separators=(",", ":")
+        {key: document[key] for key in reversed(document)}, separators=(",", ":")
     ).encode()
 
 
@@ -304,10 +305,10 @@ def test_what_a_house_says_of_its_own_run_is_told_without_what_a_terminal_obeys(
 ) -> None:
     bodies = lines_of(small)
     for text in ("\ud800", "\x1b[2K\rok"):
-        told = {**bodies[0], "as_is": True, "faults": [f"fault {text}"]}
-        head = json.dumps(told, separators=(",", ":")).encode()
+        altered = {**bodies[0], "as_is": True, "faults": [f"fault {text}"]}
+        head = json.dumps(altered, separators=(",", ":")).encode()
         verdict = bundle.verify(
-            io.BytesIO(_with_body([told, *bodies[1:]], 0, head)), PUBLIC
+            io.BytesIO(_with_body([altered, *bodies[1:]], 0, head)), PUBLIC
         )
         assert verdict.ok is False, verdict
         assert verdict.bad_line == 1, verdict
@@ -380,8 +381,8 @@ ERASED = {
 
 def _erased(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The lines of a run of which all values were erased afterwards."""
-    found = json.loads(json.dumps(bodies))
-    for body in found:
+    document = json.loads(json.dumps(bodies))
+    for body in document:
         names = [name for name in ERASED.get(body["kind"], ()) if body["row"][name]]
         names += (
             ["payload"] if body["kind"] == "event" and body["row"]["seq"] == 1 else []
@@ -392,9 +393,9 @@ def _erased(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
             body["erased"] = {"record": RECORD, "columns": told}
         if "base" in names:
             del body["binding"]
-    events = [body for body in found if body["kind"] == "event"]
+    events = [body for body in document if body["kind"] == "event"]
     last = events[-1]["row"]
-    run = found[1]["row"]
+    run = document[1]["row"]
     row = {
         **last,
         "seq": last["seq"] + 1,
@@ -405,12 +406,12 @@ def _erased(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
         row[name] for name in ("run", "seq", "type", "at", "node", "task", "actor")
     ]
     row["hash"] = verifier.framed_hash(last["hash"], *parts, row["payload"].encode())
-    found.insert(found.index(events[-1]) + 1, {"kind": "event", "row": row})
+    document.insert(document.index(events[-1]) + 1, {"kind": "event", "row": row})
     run["event_seq"] = row["seq"]
     run["event_hash"] = row["hash"]
-    next(body for body in found if body["kind"] == "counts")["counts"]["event"] += 1
-    found[0]["erasures"] = [{"id": RECORD, "rows_hash": "aa"}]
-    return found
+    next(body for body in document if body["kind"] == "counts")["counts"]["event"] += 1
+    document[0]["erasures"] = [{"id": RECORD, "rows_hash": "aa"}]
+    return document
 
 
 def test_what_was_erased_verifies_exactly_where_a_record_covers_it(
@@ -488,12 +489,12 @@ def test_a_file_that_is_replaced_behind_the_signature_is_not_what_was_signed(
 ) -> None:
     bodies = lines_of(large)
     other = Ed25519PrivateKey.generate()
-    told = [{**bodies[0], "exported_at": "2030-01-01T00:00:00+00:00"}, *bodies[1:]]
-    unsigned = written(told, other).replace(
+    altered = [{**bodies[0], "exported_at": "2030-01-01T00:00:00+00:00"}, *bodies[1:]]
+    unsigned = written(altered, other).replace(
         other.public_key().public_bytes_raw().hex().encode(), b"0" * 64
     )
     for later in (
-        written(told, other),
+        written(altered, other),
         unsigned,
         large + large.splitlines(keepends=True)[-1],
     ):
@@ -548,25 +549,25 @@ def _with_body(bodies: list[dict[str, Any]], at: int, body: bytes) -> bytes:
     """A bundle with the bytes of one body as given, signed as if it were so."""
     lines = []
     last = verifier.BEGIN
-    for number, one in enumerate(bodies[:-1]):
+    for number, thread in enumerate(bodies[:-1]):
         text = (
             body
             if number == at
-            else json.dumps(one, separators=(",", ":"), ensure_ascii=False).encode()
+            else json.dumps(thread, separators=(",", ":"), ensure_ascii=False).encode()
         )
         last = hashlib.sha256(last.encode() + text).hexdigest()
         lines.append(
             verifier.HEAD + last.encode() + verifier.MIDDLE + text + verifier.TAIL
         )
     signature = KEY.sign(verifier.signed_text(PUBLIC.hex(), len(lines), last)).hex()
-    said = {
+    statement = {
         "kind": "signature",
         "lines": len(lines),
         "last": last,
         "key": PUBLIC.hex(),
         "signature": signature,
     }
-    text = json.dumps(said, separators=(",", ":")).encode()
+    text = json.dumps(statement, separators=(",", ":")).encode()
     last = hashlib.sha256(last.encode() + text).hexdigest()
     return b"".join(
         [*lines, verifier.HEAD + last.encode() + verifier.MIDDLE + text + verifier.TAIL]
@@ -629,9 +630,9 @@ def test_a_skip_verifies_only_where_its_gate_lets_people_skip(
     people: cast.People,
 ) -> None:
     ada = run_actions.reviewer(people.reviewer)
-    made = call_graphs.paying(gate=call_graphs.call_gate(skip=True))
+    flow = call_graphs.paying(gate=call_graphs.call_gate(skip=True))
     with call_graphs.calls():
-        run = small_graphs.advanced(made)
+        run = small_graphs.advanced(flow)
         run_actions.sign(run, ada, ["skip"])
         run = runs.advance(run.id)
     bodies = lines_of(exported(run))

@@ -52,16 +52,16 @@ def document(state: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def both(one: dict[str, Any], other: dict[str, Any], eraser: Any) -> tuple[Any, Any]:
+def both(item: dict[str, Any], other: dict[str, Any], eraser: Any) -> tuple[Any, Any]:
     """The erased state, and what the erased change comes to on the erased state before."""
-    before = document(one)
+    before = document(item)
     after = document(other)
     op = ops.between(before, after)
     change = erased_change([op] if op else [], before, eraser)
-    found = erased_document(before, eraser)
+    erased = erased_document(before, eraser)
     for each in change:
-        found = ops.apply(found, each)
-    return erased_document(after, eraser), found
+        erased = ops.apply(erased, each)
+    return erased_document(after, eraser), erased
 
 
 @given(STATES, STATES)

@@ -16,18 +16,18 @@ def ring() -> Keyring:
 
 
 def test_what_a_data_key_encrypts_opens_with_it_alone() -> None:
-    one = ring()
-    one.keep_data_key("@1", KEY)
-    kept = one.lock(b"Ada", b"row", "@1")
-    assert key_of(kept) == "@1"
-    assert one.open(kept, b"row") == b"Ada"
-    assert key_of(one.lock(b"Ada", b"row")) == "new"
-    one.forget_data_key("@1")
+    keyring = ring()
+    keyring.keep_data_key("@1", KEY)
+    ciphertext = keyring.lock(b"Ada", b"row", "@1")
+    assert key_of(ciphertext) == "@1"
+    assert keyring.open(ciphertext, b"row") == b"Ada"
+    assert key_of(keyring.lock(b"Ada", b"row")) == "new"
+    keyring.forget_data_key("@1")
     with pytest.raises(WrongKey):
-        one.open(kept, b"row")
-    one.keep_data_key("@1", b"x" * 32)
+        keyring.open(ciphertext, b"row")
+    keyring.keep_data_key("@1", b"x" * 32)
     with pytest.raises(WrongKey):
-        one.open(kept, b"row")
+        keyring.open(ciphertext, b"row")
 
 
 def test_a_ring_keeps_no_more_data_keys_than_it_may(

@@ -62,7 +62,7 @@ def test_everything_else_is_read_as_it_stands() -> None:
     assert parse_strict("[" * 400 + "]" * 400)
 
 
-def test_of_many_names_the_first_that_comes_twice_is_named() -> None:
+def test_the_first_repeated_name_is_reported() -> None:
     refuse_repeated(["a", "b", "c"])
     with pytest.raises(NotStrict, match="b is given more than once"):
         refuse_repeated(["a", "b", "c", "b", "c"])

@@ -29,15 +29,15 @@ PAID: list[str] = []
 def payment() -> Run:
     """A run that pays outside, not begun."""
     PAID.clear()
-    made = graph("paid-in-a-transaction")
+    flow = graph("paid-in-a-transaction")
 
-    @made.node(effect="external")
+    @flow.node(effect="external")
     def pay(state: Any, ctx: Any) -> None:
         PAID.append(ctx.idempotency_key)
 
-    made.edge(START, "pay")
-    made.edge("pay", END)
-    return started(registered(made))
+    flow.edge(START, "pay")
+    flow.edge("pay", END)
+    return started(registered(flow))
 
 
 def _slice(run: Run) -> None:

@@ -111,14 +111,14 @@ def test_turned_off_the_same_transactions_reach_sqlite(
         run_actions.start(
             "loop_every", tmp_path
         )  # what is read once a process was read
-        said: list[str] = []
+        messages: list[str] = []
         connection.ensure_connection()
-        connection.connection.set_trace_callback(said.append)
+        connection.connection.set_trace_callback(messages.append)
         try:
             run_actions.start("loop_every", tmp_path)
         finally:
             connection.connection.set_trace_callback(None)
-        words = [text.split() for text in said if not text.startswith("SELECT")]
+        words = [text.split() for text in messages if not text.startswith("SELECT")]
         transactions.append(
             [" ".join(some[:1] if "SAVEPOINT" in some else some[:3]) for some in words]
         )

@@ -66,15 +66,15 @@ def test_each_connection_of_a_worker_ends_idle_transactions_before_the_lease_doe
 
 
 def test_a_worker_notices_a_server_that_vanished(limited: None) -> None:
-    asked = connection.get_connection_params()
+    parameters = connection.get_connection_params()
     wanted = {
         "keepalives": 1,
         "keepalives_idle": 1,
         "keepalives_interval": 1,
         "keepalives_count": 2,
     }
-    assert {name: asked[name] for name in wanted} == wanted
-    assert asked["tcp_user_timeout"] == 3000
+    assert {name: parameters[name] for name in wanted} == wanted
+    assert parameters["tcp_user_timeout"] == 3000
     connection.ensure_connection()
     assert "tcp_user_timeout=3000" in connection.connection.info.dsn
 

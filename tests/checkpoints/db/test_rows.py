@@ -133,11 +133,11 @@ def test_rows_made_past_the_orm_are_inserted_as_they_are() -> None:
         RunEvent, run_id=run.id, seq=1, type="t", at=START, payload=b"\x00\x01"
     )
     insert_rows(RunEvent, [row])
-    found = RunEvent.objects.get(run=run, seq=1)
-    assert found.type == "t"
-    assert found.at == START
-    assert bytes(found.payload) == b"\x00\x01"
-    assert found.node == ""
+    stored_row = RunEvent.objects.get(run=run, seq=1)
+    assert stored_row.type == "t"
+    assert stored_row.at == START
+    assert bytes(stored_row.payload) == b"\x00\x01"
+    assert stored_row.node == ""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT count(*) FROM {RunEvent._meta.db_table}")
         assert cursor.fetchone() == (1,)

@@ -41,21 +41,21 @@ def _run(
     """A queued run that fans out; its leaves say in `called` who they are and in which
     attempt.
     """
-    made = graph("fanned")
+    flow = graph("fanned")
 
-    @made.node(sends=["leaf"])
+    @flow.node(sends=["leaf"])
     def split(state: Any, ctx: Any) -> list[Send]:
         return [Send("leaf", n) for n in range(leaves)]
 
-    @made.node(effect="external", **options)
+    @flow.node(effect="external", **options)
     def leaf(state: Any, ctx: Any) -> dict[str, Any]:
         if called is not None:
             called.append((ctx.payload, ctx.attempt))
         return {}
 
-    made.edge(START, "split")
-    made.edge("leaf", END)
-    return started(made)
+    flow.edge(START, "split")
+    flow.edge("leaf", END)
+    return started(flow)
 
 
 def _leaf(n: int) -> Task:
@@ -75,7 +75,7 @@ def _worked(run: Run) -> tuple[int, int]:
     run.refresh_from_db()
     assert run.status == "completed"
     intents = f'INSERT INTO "{TaskResult._meta.db_table}"'
-    return len(seen), sum(intents in one["sql"] for one in seen.captured_queries)
+    return len(seen), sum(intents in query["sql"] for query in seen.captured_queries)
 
 
 def test_a_fan_out_of_idempotent_tasks_writes_its_intents_in_one_statement() -> None:
@@ -136,9 +136,7 @@ def test_results_that_are_ready_together_are_written_in_as_many_statements_as_on
     assert [entries[_leaf(n)].took_ms for n in range(tasks)] == list(range(tasks))
 
 
-def test_of_several_results_only_those_of_open_attempts_are_taken_and_the_others_are_evidence() -> (
-    None
-):
+def test_only_results_of_open_attempts_are_taken_and_the_others_are_evidence() -> None:
     lease = held(_run())
     journal.write_intents(lease, _intents(_leaf(0), _leaf(1)))
     known = Ending(_leaf(1), 1, "done", {"writes": ["first"]})

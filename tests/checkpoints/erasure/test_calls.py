@@ -38,9 +38,9 @@ def test_nothing_of_what_a_call_was_made_with_is_left(verdict: str) -> None:
 def test_nothing_of_what_people_were_asked_again_is_left(verdict: str) -> None:
     ada = run_actions.reviewer(User.objects.create_superuser("ada"))
     bob = run_actions.reviewer(User.objects.create_user("bob"))
-    made = paying(propose=lambda state, ctx: {"letter": MARK.decode()})
+    flow = paying(propose=lambda state, ctx: {"letter": MARK.decode()})
     with payments():
-        run = signed(made, bob)
+        run = signed(flow, bob)
         leave(bob)
         run = runs.advance(run.id)
         if verdict:

@@ -148,15 +148,15 @@ def test_what_lists_show_cut_off_is_erased_with_the_path_of_the_whole_text(
     people: cast.People,
 ) -> None:
     facts = [Fact("Person", "input.person", indexed=True)]
-    made = Graph(
+    flow = Graph(
         "cut_off", input=Patient, state=Notes, label="Claim of {person}", facts=facts
     )
-    made.node("ask", effect="human", gate=Gate(reviewers=["group:claims"]))(
+    flow.node("ask", effect="human", gate=Gate(reviewers=["group:claims"]))(
         lambda state, ctx: [Write("letter", LETTER, label=f"Send {LETTER}")]
     )
-    made.edge(START, "ask")
-    made.edge("ask", END)
-    registered(made)
+    flow.edge(START, "ask")
+    flow.edge("ask", END)
+    registered(flow)
     run = runs.advance(runs.start("cut_off", {"person": PERSON}, by=people.starter).id)
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
     run = runs.advance(run.id)
@@ -200,15 +200,15 @@ def refused(state: Notes, ctx: Any) -> dict[str, Any]:
 def test_errors_keep_nothing_that_a_library_made_of_an_erased_value(
     caught: bool, people: cast.People
 ) -> None:
-    made = Graph("refusing", input=Patient, state=Notes)
-    made.node("check")(refused)
-    made.edge(START, "check")
-    made.edge("check", END)
+    flow = Graph("refusing", input=Patient, state=Notes)
+    flow.node("check")(refused)
+    flow.edge(START, "check")
+    flow.edge("check", END)
     if caught:
-        made.node("excuse")(lambda state, ctx: None)
-        made.edge("check", "excuse", when="error")
-        made.edge("excuse", END)
-    registered(made)
+        flow.node("excuse")(lambda state, ctx: None)
+        flow.edge("check", "excuse", when="error")
+        flow.edge("excuse", END)
+    registered(flow)
     person = (
         f"Zoë {marked('person')} of 12 Long Street, {'far away from here, ' * 5}Thule"
     )

@@ -94,9 +94,9 @@ def rows_of(run: Run) -> dict[str, Any]:
     for model in apps.get_models():
         column = next(
             (
-                one
-                for one in model._meta.concrete_fields
-                if one.attname in ("run", "run_id")
+                field
+                for field in model._meta.concrete_fields
+                if field.attname in ("run", "run_id")
             ),
             None,
         )
@@ -120,16 +120,16 @@ def test_every_other_run_loads_as_before_and_everything_verifies(
         runs.fork(f"{run.key}:at-1", by=people.starter).id, by=people.starter
     )
     others = (other, alike, fork)
-    rows = [rows_of(one) for one in others]
-    states = [states_of(one) for one in others]
+    rows = [rows_of(other_run) for other_run in others]
+    states = [states_of(other_run) for other_run in others]
     retention.erase(run.id, paths, by=people.steward)
-    assert [states_of(one) for one in others] == states
-    assert [rows_of(one) for one in others] == rows
+    assert [states_of(other_run) for other_run in others] == states
+    assert [rows_of(other_run) for other_run in others] == rows
     out = StringIO()
     call_command("verify_runs", as_json=True, stdout=out)
-    told = json.loads(out.getvalue())
-    assert told["checked"] == 4
-    assert told["bad"] == []
+    document = json.loads(out.getvalue())
+    assert document["checked"] == 4
+    assert document["bad"] == []
 
 
 def states_of(run: Run) -> list[Any]:
@@ -249,7 +249,7 @@ def test_a_tombstone_that_no_record_tells_of_is_named(
     assert told is not None
     row = Checkpoint.objects.get(run=other, seq=1)
     tamper(row, change=bytes(Checkpoint.objects.get(run=run, seq=1).change))
-    assert any(str(row.id) in one for one in faults(other))
+    assert any(str(row.id) in fault for fault in faults(other))
     digest = other_digest(row)
     ErasedRow.objects.create(
         record=told.record,
@@ -261,7 +261,7 @@ def test_a_tombstone_that_no_record_tells_of_is_named(
         seal=told.seal,
         seal_key=told.seal_key,
     )
-    assert any(str(row.id) in one for one in faults(other)), (
+    assert any(str(row.id) in fault for fault in faults(other)), (
         "a forged row of a record says nothing"
     )
 
@@ -334,9 +334,9 @@ def test_a_path_is_erased_wherever_its_value_occurs_and_nothing_else(
     assert is_tombstone(read_value(Run.objects.get(id=run.id), "input")["person"])
     gone = {marked(place) for place in ("edit", "write", "input", "state")}
     if not encrypted:
-        left = erasures.marks_in(erasures.everything())
-        assert left.isdisjoint({"edit", "write", "input", "state"})
-        assert left >= {"letter", "node", "late", "fact", "title"}
+        marks = erasures.marks_in(erasures.everything())
+        assert marks.isdisjoint({"edit", "write", "input", "state"})
+        assert marks >= {"letter", "node", "late", "fact", "title"}
     for row in Decision.objects.filter(run=run.id):
         for column in Decision.PAYLOADS:
             assert not any(text in str(read_value(row, column)) for text in gone)
@@ -359,11 +359,11 @@ def test_a_file_goes_with_the_last_run_that_names_it(
             "OPTIONS": {"location": str(tmp_path)},
         },
     }
-    made = claims.with_a_file("erased_file", required=True)
-    with claims.registered(made):
+    flow = claims.with_a_file("erased_file", required=True)
+    with claims.registered(flow):
         ref = erasures.upload(marked("file"), people.starter)
         first, second = (
-            runs.start(made.name, {"letter": ref}, by=people.starter) for _ in "ab"
+            runs.start(flow.name, {"letter": ref}, by=people.starter) for _ in "ab"
         )
         for run in (first, second):
             runs.cancel(run.id, by=people.starter)

@@ -47,10 +47,10 @@ def test_runs_that_inherited_values_are_erased_too_if_that_is_asked(
     assert not ErasureRecord.objects.exists()
     runs.cancel(fork.id, by=people.starter)
     record = retention.erase(run.id, forks=True, by=people.steward)
-    assert [one["erased"] for one in record.inherited] == [True]
-    for one in (run, fork):
-        assert faults(one) == []
-        state = timeline.state_at(timeline.list_checkpoints(one.id)[0].id)
+    assert [entry["erased"] for entry in record.inherited] == [True]
+    for each_run in (run, fork):
+        assert faults(each_run) == []
+        state = timeline.state_at(timeline.list_checkpoints(each_run.id)[0].id)
         assert all(
             value is None or is_tombstone(value) for value in state["scratch"].values()
         )
@@ -85,20 +85,20 @@ def test_a_fork_that_is_made_while_the_runs_are_taken_leaves_all_as_they_are(
         runs.fork(f"{run.key}:initial", by=people.starter).id, by=people.starter
     )
     begin = request._begin
-    made = list[Run]()
+    runs_made = list[Run]()
 
-    def late(one: Any, *args: Any, **kwargs: Any) -> ErasureRecord:
-        if of == "the run" and not made:
-            made.append(runs.fork(f"{run.key}:initial", by=people.starter))
-        record = begin(one, *args, **kwargs)
-        if not made:
-            made.append(runs.fork(f"{fork.key}:initial", by=people.starter))
+    def late(item: Any, *args: Any, **kwargs: Any) -> ErasureRecord:
+        if of == "the run" and not runs_made:
+            runs_made.append(runs.fork(f"{run.key}:initial", by=people.starter))
+        record = begin(item, *args, **kwargs)
+        if not runs_made:
+            runs_made.append(runs.fork(f"{fork.key}:initial", by=people.starter))
         return record
 
     monkeypatch.setattr(request, "_begin", late)
     with pytest.raises(WrongStatus, match="was forked just now"):
         retention.erase(run.id, forks=True, by=people.steward)
-    assert len(made) == 1
+    assert len(runs_made) == 1
     assert not ErasureRecord.objects.exists()
     assert not Run.objects.exclude(erasure=None).exists()
     monkeypatch.undo()

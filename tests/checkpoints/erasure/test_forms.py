@@ -23,20 +23,20 @@ MARK = "Ada-Lovelace-the-payee"
 
 
 def _proposing(schema: dict[str, Any]) -> Graph:
-    made = graph("with-form")
+    flow = graph("with-form")
 
-    @made.node("propose", effect="human", gate=Gate(reviewers=["group:claims"]))
+    @flow.node("propose", effect="human", gate=Gate(reviewers=["group:claims"]))
     def propose(state: Any, ctx: Any) -> list[Write]:
         return [Write("letter", "Dear", "Letter", schema=schema, effect="external")]
 
-    made.edge(START, "propose")
-    made.edge("propose", END)
-    return made
+    flow.edge(START, "propose")
+    flow.edge("propose", END)
+    return flow
 
 
 def test_a_signature_is_bound_to_the_schema_and_the_effect_of_a_write() -> None:
-    made = _proposing({"maxLength": 4})
-    run = advanced(made)
+    flow = _proposing({"maxLength": 4})
+    run = advanced(flow)
     ann = reviewer(User.objects.create_user("ann"))
     [row] = pending(run)
     form = {"schema": {"maxLength": 4}, "effect": "external"}

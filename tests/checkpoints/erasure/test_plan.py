@@ -52,8 +52,10 @@ def test_origins_are_named_as_having_the_values_too_and_are_not_erased_along(
     assert told(second) == {(first.key, "origin"), (third.key, "fork")}
     assert told(third) == {(first.key, "origin"), (second.key, "origin")}
     record = retention.erase(second.id, forks=True, by=people.steward)
-    said = {one["key"]: (one["how"], one["erased"]) for one in record.inherited}
-    assert said == {first.key: ("origin", False), third.key: ("fork", True)}
+    statement = {
+        entry["key"]: (entry["how"], entry["erased"]) for entry in record.inherited
+    }
+    assert statement == {first.key: ("origin", False), third.key: ("fork", True)}
     left = [
         is_tombstone(read_value(Run.objects.get(id=run.id), "input")) for run in family
     ]
@@ -116,7 +118,7 @@ def test_a_plan_with_forks_refuses_what_the_erasure_would_refuse_and_says_what_g
     assert f"\n  fork {fork.key} has values of it: erased too\n" in out.getvalue()
 
 
-def test_of_a_tampered_run_it_is_said_what_comes_first(run: Run) -> None:
+def test_a_tampered_run_says_what_to_do_first(run: Run) -> None:
     Run.objects.filter(id=run.id).update(status=Status.TAMPERED)
     with pytest.raises(WrongStatus, match="is tampered; put back what was changed"):
         retention.plan_erasure(run.id)

@@ -32,11 +32,11 @@ def test_nothing_of_the_schema_of_an_answer_is_left(schema: dict[str, Any]) -> N
     def ask(state: Any, ctx: Any) -> None:
         ctx.ask("letter", "To whom?", schema)
 
-    made = asking(fn=ask)
-    made.node("fails")(fails)
-    made.edge(START, "fails")
-    made.edge("fails", END)
-    run = advanced(made)
+    flow = asking(fn=ask)
+    flow.node("fails")(fails)
+    flow.edge(START, "fails")
+    flow.edge("fails", END)
+    run = advanced(flow)
     assert run.status == Status.FAILED
     run = runs.cancel(run.id, by=ada, reason="over")
     assert MARK in erasures.everything()

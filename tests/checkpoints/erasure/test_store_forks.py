@@ -72,13 +72,13 @@ def test_with_forks_it_goes_as_a_whole_with_what_was_saved_and_forked_behind_it(
     last = store.fork(below.id)
     other = store.save(uuid7(), {"input": {"person": "Eve"}})
     want = sorted(
-        [told(one, erased=True) for one in (fork, below, last)],
+        [told(each_run, erased=True) for each_run in (fork, below, last)],
         key=lambda one: str(one["run"]),
     )
     assert retention.plan_erasure(run.id, paths, forks=True).json()["inherited"] == want
     record = retention.erase(run.id, paths, forks=True, by=people.steward)
     assert record.inherited == want
-    assert [rows_of(one) for one in (fork, below, last)] == [0, 0, 0]
+    assert [rows_of(each_run) for each_run in (fork, below, last)] == [0, 0, 0]
     assert erasures.marks_in(erasures.everything()) == set()
     folders = {path.parent.name for path in cellar.rglob("*.payload")}
     assert folders == ({str(other.run)} if backend == "cellar" else set())
@@ -108,18 +108,20 @@ def test_cut_off_before_the_bytes_of_a_backend_went_the_erasure_goes_on_with_the
 def test_one_that_was_resumed_is_erased_as_any_fork_is_with_those_that_a_store_made_of_it(
     run: Run, store: CheckpointStore, people: cast.People
 ) -> None:
-    made = store.fork(run.head or "")
-    fork = runs.cancel(runs.resume(made.run, by=people.starter).id, by=people.starter)
-    below = store.fork(made.id)
+    forked = store.fork(run.head or "")
+    fork = runs.cancel(runs.resume(forked.run, by=people.starter).id, by=people.starter)
+    below = store.fork(forked.id)
     of_its_head = store.fork(fork.head or "")
     record = retention.erase(run.id, forks=True, by=people.steward)
-    assert {(one["run"], one["how"], one["erased"]) for one in record.inherited} == {
+    assert {
+        (entry["run"], entry["how"], entry["erased"]) for entry in record.inherited
+    } == {
         (str(fork.id), "fork", True),
         (str(below.run), "store fork", True),
         (str(of_its_head.run), "store fork", True),
     }
     assert erasures.marks_in(erasures.everything()) == set()
-    assert [verify_run(one.id) for one in (run, fork)] == [[], []]
+    assert [verify_run(each_run.id) for each_run in (run, fork)] == [[], []]
 
 
 def test_a_fork_that_is_resumed_before_the_erasure_begins_stops_it(
@@ -191,7 +193,7 @@ def test_a_fork_of_a_run_whose_erasure_begins_after_it_was_read_is_refused(
 def test_forks_are_found_by_an_index(run: Run) -> None:
     with CaptureQueriesContext(connection) as sent:
         store_forks.forks_made_of([run.id])
-    [query] = [one["sql"] for one in sent.captured_queries]
+    [query] = [query["sql"] for query in sent.captured_queries]
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             cursor.execute("SET enable_seqscan = off")

@@ -34,9 +34,9 @@ def graph(settings: Any, tmp_path: Path) -> Iterator[Graph]:
         "OPTIONS": location,
     }
     settings.STORAGES = {**settings.STORAGES, "default": entry}
-    made = claims.with_a_file("files_to_erase", required=True)
-    with claims.registered(made):
-        yield made
+    flow = claims.with_a_file("files_to_erase", required=True)
+    with claims.registered(flow):
+        yield flow
 
 
 def upload() -> dict[str, Any]:
@@ -145,7 +145,10 @@ def test_the_name_of_a_file_goes_when_it_is_erased_by_its_path_in_a_run_and_its_
         assert Upload.objects.get(id=ref["file"]).name == "letter.txt"
         retention.erase(fork.id, ["input.letter.name"], by=people.steward)
     assert Upload.objects.get(id=ref["file"]).name == TEXT
-    assert [verification.verify_run(one.id) for one in (run, fork)] == [[], []]
+    assert [verification.verify_run(each_run.id) for each_run in (run, fork)] == [
+        [],
+        [],
+    ]
 
 
 def test_a_file_of_a_fork_stays_until_the_fork_is_erased(
@@ -180,9 +183,9 @@ def test_only_the_folder_of_the_run_is_listed_in_a_payload_backend(
     names = backend.names
 
     def seen(*, before: datetime, folder: str = "") -> Any:
-        found = list(names(before=before, folder=folder))
-        listed.extend(found)
-        return found
+        ordered = list(names(before=before, folder=folder))
+        listed.extend(ordered)
+        return ordered
 
     monkeypatch.setattr(backend, "names", seen)
     retention.erase(run.id, by=people.steward)
@@ -218,27 +221,28 @@ def test_the_files_of_a_payload_backend_are_written_anew_and_leave_nothing_behin
     assert erasures.marks_in(_bytes_of(tmp_path, run)) >= {"orphan", "letter"}
     before = _bytes_of(tmp_path, other)
     retention.erase(run.id, paths, by=people.steward)
-    left = erasures.marks_in(_bytes_of(tmp_path, run))
+    marks = erasures.marks_in(_bytes_of(tmp_path, run))
     assert (
-        left == set()
+        marks == set()
         if paths is None
-        else "letter" in left and left.isdisjoint({"orphan", "input", "write", "edit"})
+        else "letter" in marks
+        and marks.isdisjoint({"orphan", "input", "write", "edit"})
     )
     assert _bytes_of(tmp_path, other) == before
     assert verification.verify_run(run.id) == []
     assert verification.verify_run(other.id) == []
-    for one in timeline.list_checkpoints(run.id):
-        timeline.state_at(one.id)
+    for checkpoint in timeline.list_checkpoints(run.id):
+        timeline.state_at(checkpoint.id)
 
 
 def _bytes_of(folder: Path, run: Run) -> bytes:
     """Every payload file of a run, unpacked as far as it is packed."""
-    found = sorted(
+    ordered = sorted(
         path
         for path in folder.rglob("*")
         if path.is_file() and str(run.id) in str(path)
     )
-    data = [path.read_bytes() for path in found]
+    data = [path.read_bytes() for path in ordered]
     opened = [
         erasures.unpacked(one[one.find(form) :])
         for one in data

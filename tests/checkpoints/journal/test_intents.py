@@ -97,14 +97,14 @@ def test_a_run_whose_log_does_not_say_what_began_is_tampered(content: str) -> No
     def leaf(state: Any, ctx: Any) -> None:
         raise OSError("lost")
 
-    made = graph("began")
-    made.node("split", sends=["leaf"])(
+    flow = graph("began")
+    flow.node("split", sends=["leaf"])(
         lambda state, ctx: [Send("leaf", n) for n in range(3)]
     )
-    made.node("leaf", effect="external", not_done=(OSError,))(leaf)
-    made.edge(START, "split")
-    made.edge("leaf", END)
-    run = advanced(made)
+    flow.node("leaf", effect="external", not_done=(OSError,))(leaf)
+    flow.edge(START, "split")
+    flow.edge("leaf", END)
+    run = advanced(flow)
     assert run.status == Status.FAILED
     assert (
         RunEvent.objects.filter(run=run, type="effects_started").update(task=content)
@@ -121,11 +121,11 @@ def test_a_line_is_not_expanded_before_its_seal_is_verified(
     def leaf(state: Any, ctx: Any) -> None:
         raise OSError("lost")
 
-    made = graph("expanded")
-    made.node("leaf", effect="external", not_done=(OSError,))(leaf)
-    made.edge(START, "leaf")
-    made.edge("leaf", END)
-    run = advanced(made)
+    flow = graph("expanded")
+    flow.node("leaf", effect="external", not_done=(OSError,))(leaf)
+    flow.edge(START, "leaf")
+    flow.edge("leaf", END)
+    run = advanced(flow)
     planted = "leaf:1:0-99999999999"
     RunEvent.objects.filter(run=run, type="effects_started").update(task=planted)
     plain = intent_log.tasks_of

@@ -47,12 +47,12 @@ def _ending(task: Task = SEND, attempt: int = 1, outcome: str = "done") -> Endin
 @pytest.fixture
 def lease() -> Lease:
     """A run of two effects side by side, claimed and begun."""
-    made = graph("journaled")
+    flow = graph("journaled")
     for node in ("send", "other"):
-        made.node(node, effect="write")(lambda state, ctx: None)
-        made.edge(START, node)
-        made.edge(node, END)
-    return held(started(made))
+        flow.node(node, effect="write")(lambda state, ctx: None)
+        flow.edge(START, node)
+        flow.edge(node, END)
+    return held(started(flow))
 
 
 def results(lease: Lease) -> list[tuple[str, int, str]]:
@@ -180,7 +180,7 @@ def test_results_are_listed_with_the_commit_of_their_superstep_or_not_at_all(
     assert TaskResult.objects.get(run=lease.id).seq == 1
 
 
-def test_of_two_attempts_that_began_each_has_its_row_or_nothing_is_done(
+def test_each_of_two_begun_attempts_has_its_row_or_nothing_is_done(
     lease: Lease,
 ) -> None:
     head = head_loader.load_head(lease)
@@ -239,12 +239,12 @@ def test_an_attempt_without_a_row_is_found_whatever_was_removed_of_the_timeline(
             raise RuntimeError("no")
         return {"notes": ["paid"]}
 
-    made = graph("pruned_attempts")
-    made.node("first")(lambda state, ctx: {"notes": ["first"]})
-    made.node("pay", effect="external", idempotent=True)(pay)
+    flow = graph("pruned_attempts")
+    flow.node("first")(lambda state, ctx: {"notes": ["first"]})
+    flow.node("pay", effect="external", idempotent=True)(pay)
     for source, target in ((START, "first"), ("first", "pay"), ("pay", END)):
-        made.edge(source, target)
-    run = runs.advance(started(made).id)
+        flow.edge(source, target)
+    run = runs.advance(started(flow).id)
     if rewound:
         run = runs.advance(
             runs.rewind(
@@ -285,7 +285,7 @@ def test_the_database_looks_for_no_run_when_results_are_inserted() -> None:
     assert checked == [["settled_by_id"]]
 
 
-def test_of_a_run_that_was_removed_no_attempt_is_written_down(lease: Lease) -> None:
+def test_no_attempt_is_recorded_for_a_removed_run(lease: Lease) -> None:
     journal.write_intents(lease, [_intent()])
     for model in (TaskResult, RunEvent, Checkpoint):
         model.objects.filter(run=lease.id)._raw_delete(connection.alias)

@@ -29,14 +29,14 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def lease() -> Lease:
-    made = graph("recorded")
-    made.node("split", sends=["leaf"])(
+    flow = graph("recorded")
+    flow.node("split", sends=["leaf"])(
         lambda state, ctx: [Send("leaf", n) for n in range(3)]
     )
-    made.node("leaf", effect="external")(lambda state, ctx: {})
-    made.edge(START, "split")
-    made.edge("leaf", END)
-    return held(started(made))
+    flow.node("leaf", effect="external")(lambda state, ctx: {})
+    flow.edge(START, "split")
+    flow.edge("leaf", END)
+    return held(started(flow))
 
 
 def _leaf(n: int) -> Task:
@@ -93,9 +93,9 @@ def test_what_begin_gives_is_what_is_in_the_table(lease: Lease) -> None:
     for row, ending in zip(_rows(), endings, strict=True):
         for field in TaskResult._meta.concrete_fields:
             if not field.primary_key:
-                kept = getattr(row, field.attname)
+                value = getattr(row, field.attname)
                 given = getattr(ending.intent, field.attname)
-                assert kept == given, field.attname
+                assert value == given, field.attname
 
 
 CHANGED: dict[str, Any] = {
@@ -170,7 +170,7 @@ def test_a_result_whose_attempt_was_closed_by_somebody_else_is_late_and_the_othe
     sealed_rows.verify_rows(_rows(), lease.protection)
 
 
-def test_of_two_results_of_one_attempt_the_first_is_taken(lease: Lease) -> None:
+def test_the_first_of_two_results_of_one_attempt_is_taken(lease: Lease) -> None:
     (first,) = _begun(lease, 1)
     twice = Ending(first.task, 1, "done", {"writes": ["twice"]}, intent=first.intent)
     assert journal.write_results(lease, [first, twice]) == [twice]

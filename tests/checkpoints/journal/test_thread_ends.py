@@ -18,11 +18,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def test_the_run_is_locked_before_its_result_is_sealed_anew() -> None:
-    made = graph("ends")
-    made.node("act", effect="write")(lambda state, ctx: {"total": 1})
-    made.edge(START, "act")
-    made.edge("act", END)
-    registered(made)
+    flow = graph("ends")
+    flow.node("act", effect="write")(lambda state, ctx: {"total": 1})
+    flow.edge(START, "act")
+    flow.edge("act", END)
+    registered(flow)
     run = runs.advance(runs.start("ends", {}).id)
     with CaptureQueriesContext(connection) as seen:
         results.note_thread_ended(run.id, run.line, Task("act", 1), 1)

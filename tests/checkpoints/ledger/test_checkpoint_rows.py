@@ -41,10 +41,10 @@ def document(row: Checkpoint) -> dict[str, Any]:
 def test_what_two_missing_points_in_a_row_changed_is_in_the_next_row_of_a_large_state(
     cellar: Any,
 ) -> None:
-    made = large(
+    flow = large(
         "missing", "abcde", full="bc", payloads="cellar", on_save_error="continue"
     )
-    run = runs.advance(started(made).id)
+    run = runs.advance(started(flow).id)
     assert run.status == "completed"
     assert run.durable is False
     rows = list(Checkpoint.objects.filter(run=run).order_by("seq"))
@@ -76,10 +76,10 @@ def test_the_tape_of_a_run_names_supersteps_that_were_not_saved_too(
 def test_a_row_behind_missing_points_tells_the_true_size_of_its_state(
     cellar: Any,
 ) -> None:
-    made = large(
+    flow = large(
         "sizes", "abcde", full="bc", payloads="cellar", on_save_error="continue"
     )
-    run = runs.advance(started(made).id)
+    run = runs.advance(started(flow).id)
     for row in Checkpoint.objects.filter(run=run):
         assert row.state_size == len(canonical.encode(document(row)))
 
@@ -119,15 +119,15 @@ def test_a_worker_that_takes_over_a_recovery_point_keeps_what_it_had_not_kept(
 def test_a_run_that_is_taken_over_at_each_point_has_its_snapshots_where_it_has_them_in_one_go(
     configure: Any,
 ) -> None:
-    made = graph("anchors", checkpoints=Interval(2))
+    flow = graph("anchors", checkpoints=Interval(2))
     nodes = "abcdefghijkl"
     for node in nodes:
         content = {"notes": ["n" * 4_900]} if node == "a" else {"letter": node * 1_000}
-        made.node(node)(lambda state, ctx, content=content: content)
-    join_in_a_row(made, *nodes)
-    whole = runs.advance(started(made).id)
+        flow.node(node)(lambda state, ctx, content=content: content)
+    join_in_a_row(flow, *nodes)
+    whole = runs.advance(started(flow).id)
     configure(SLICE_SECONDS=1e-9)
-    pieces = started(made)
+    pieces = started(flow)
     while pieces.status != "completed":
         pieces = slice_of(pieces)
     # Of a row's change some bytes are the time it took; these sizes are far from where
@@ -145,11 +145,11 @@ def anchors(run: Run) -> list[int]:
 
 
 def test_a_step_that_appends_nothing_tells_the_true_size_of_its_state() -> None:
-    made = graph("appends_nothing")
+    flow = graph("appends_nothing")
     for node, notes in (("a", ["one"]), ("b", []), ("c", ["two"])):
-        made.node(node)(lambda state, ctx, notes=notes: {"notes": notes})
-    join_in_a_row(made, *"abc")
-    run = runs.advance(started(made).id)
+        flow.node(node)(lambda state, ctx, notes=notes: {"notes": notes})
+    join_in_a_row(flow, *"abc")
+    run = runs.advance(started(flow).id)
     assert run_actions.state(run)["notes"] == ["one", "two"]
     for row in Checkpoint.objects.filter(run=run):
         assert row.state_size == len(canonical.encode(document(row)))
@@ -177,20 +177,20 @@ def test_a_run_goes_on_where_the_bytes_of_a_replaced_recovery_point_cannot_be_de
 def test_a_row_of_a_failed_superstep_says_what_is_open_and_the_row_after_it_says_nothing_more() -> (
     None
 ):
-    made = graph("opens")
+    flow = graph("opens")
     mended = []
 
-    @made.node()
+    @flow.node()
     def a(state: Any, ctx: Any) -> None:
         pass
 
-    @made.node()
+    @flow.node()
     def b(state: Any, ctx: Any) -> None:
         if not mended:
             raise ValueError("broken")
 
-    join_in_a_row(made, "a", "b")
-    run = runs.advance(started(made).id)
+    join_in_a_row(flow, "a", "b")
+    run = runs.advance(started(flow).id)
     assert run.status == "failed"
     assert document(last(run))["open"]["superstep"] == 2
     mended.append(True)
@@ -208,7 +208,7 @@ def test_a_row_tells_how_many_bytes_are_kept_of_its_change_and_its_snapshot() ->
         assert row.stored_size == len(bytes(row.change)) + len(bytes(row.snapshot))
 
 
-def test_of_a_step_that_was_not_saved_no_row_is_stored() -> None:
+def test_an_unsaved_step_stores_no_row() -> None:
     first = NewCheckpoint(
         Source.INPUT, Payload({"scratch": {}, "artifacts": {}}, {}, {}), 0
     )

@@ -22,44 +22,38 @@ from checkpoints.queue import notify
 from checkpoints.queue.leases import Lease
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import END, START, Graph
+from orchestrator.engine import END, START
 from orchestrator.engine.errors import StaleLease, TamperedRow
 from orchestrator.execution import cancellation
 from tests.support.forging import tamper
 from tests.support.large_states import large, last
 from tests.support.sealed_tables import ONE_KEY
-from tests.support.small_graphs import advanced, graph, held, slice_of, started
+from tests.support.small_graphs import (
+    advanced,
+    expire_lease,
+    graph,
+    held,
+    single_node,
+    slice_of,
+    started,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 FOUND = {"code": "tampered_row", "message": "a row is not as it was sealed"}
 
 
-def _one(name: str, work: Callable[[Any, Any], Any] = lambda state, ctx: None) -> Graph:
-    made = graph(name)
-    made.node("work")(work)
-    made.edge(START, "work")
-    made.edge("work", END)
-    return made
-
-
 def columns(run: Run) -> dict[str, Any]:
     return Run.objects.values().get(id=run.id)
-
-
-def expire(run: Run) -> None:
-    Run.objects.filter(id=run.id).update(
-        lease_until=timezone.now() - timedelta(seconds=1)
-    )
 
 
 # Tampered
 
 
 def test_a_worker_whose_lease_was_taken_over_condemns_nothing() -> None:
-    run = started(_one("taken"))
+    run = started(single_node("taken"))
     lease = held(run)
-    expire(run)
+    expire_lease(run)
     held(run)
     before = columns(run)
     ledger.stop_as_tampered(lease, FOUND)
@@ -67,7 +61,7 @@ def test_a_worker_whose_lease_was_taken_over_condemns_nothing() -> None:
 
 
 def test_a_run_that_rests_meanwhile_is_not_condemned_by_whoever_had_it() -> None:
-    run = started(_one("rested"))
+    run = started(single_node("rested"))
     lease = held(run)
     ledger.stop_run(lease, RunUpdate(Status.PAUSED), events=[])
     before = columns(run)
@@ -76,7 +70,7 @@ def test_a_run_that_rests_meanwhile_is_not_condemned_by_whoever_had_it() -> None
 
 
 def test_its_holder_condemns_a_run_and_writes_no_line() -> None:
-    run = started(_one("condemned"))
+    run = started(single_node("condemned"))
     lease = held(run)
     events = RunEvent.objects.filter(run=run).count()
     ledger.stop_as_tampered(lease, FOUND)
@@ -89,7 +83,7 @@ def test_its_holder_condemns_a_run_and_writes_no_line() -> None:
 
 
 def test_a_run_that_nobody_holds_is_marked_and_due_no_more() -> None:
-    run = started(_one("marked"))
+    run = started(single_node("marked"))
     assert locked_run.mark_tampered(run.id, TamperedRow("it was changed"))
     run.refresh_from_db()
     assert run.status == "tampered"
@@ -98,7 +92,7 @@ def test_a_run_that_nobody_holds_is_marked_and_due_no_more() -> None:
 
 
 def test_a_run_is_marked_once_and_keeps_what_it_was_marked_for() -> None:
-    run = started(_one("marked"))
+    run = started(single_node("marked"))
     assert locked_run.mark_tampered(run.id, TamperedRow("it was changed"))
     before = columns(run)
     assert not locked_run.mark_tampered(run.id, TamperedRow("another row was changed"))
@@ -107,7 +101,7 @@ def test_a_run_is_marked_once_and_keeps_what_it_was_marked_for() -> None:
 
 
 def test_a_run_that_is_held_is_left_to_its_holder() -> None:
-    run = started(_one("held"))
+    run = started(single_node("held"))
     held(run)
     before = columns(run)
     locked_run.mark_tampered(run.id, TamperedRow("it was changed"))
@@ -115,7 +109,7 @@ def test_a_run_that_is_held_is_left_to_its_holder() -> None:
 
 
 def test_a_run_that_has_ended_stays_as_it_ended() -> None:
-    run = advanced(_one("ended"))
+    run = advanced(single_node("ended"))
     before = columns(run)
     locked_run.mark_tampered(run.id, TamperedRow("it was changed"))
     assert columns(run) == before
@@ -136,7 +130,7 @@ def _moved(run: Run) -> Lease:
 
 
 def test_whoever_looks_again_goes_on_from_where_the_log_is_now() -> None:
-    lease = _moved(started(_one("looks")))
+    lease = _moved(started(single_node("looks")))
     ledger.refresh_lease(lease)
     ledger.append_events(lease, [NewEvent("warning")])
     assert [
@@ -152,16 +146,16 @@ def test_whoever_looks_again_goes_on_from_where_the_log_is_now() -> None:
 def test_whoever_looks_again_refuses_a_row_that_was_changed_by_hand(
     forged: dict[str, Any],
 ) -> None:
-    lease = _moved(started(_one("forged")))
+    lease = _moved(started(single_node("forged")))
     Run.objects.filter(id=lease.id).update(**forged)
     with pytest.raises(TamperedRow):
         ledger.refresh_lease(lease)
 
 
 def test_who_lost_his_lease_while_the_log_moved_finds_that_out_by_looking() -> None:
-    run = started(_one("loses"))
+    run = started(single_node("loses"))
     lease = _moved(run)
-    expire(run)
+    expire_lease(run)
     held(run)
     with pytest.raises(StaleLease):
         ledger.refresh_lease(lease)
@@ -177,7 +171,7 @@ def test_who_lost_his_lease_while_the_log_moved_finds_that_out_by_looking() -> N
 def test_whose_run_was_stopped_under_him_has_lost_it(
     act: Callable[[Lease], None],
 ) -> None:
-    run = started(_one("stopped"))
+    run = started(single_node("stopped"))
     lease = held(run)
     Run.objects.filter(id=run.id).update(status=Status.PAUSED)
     before = columns(run)
@@ -193,7 +187,7 @@ def test_whose_run_was_stopped_under_him_has_lost_it(
 def test_a_run_that_was_woken_while_it_turned_to_rest_is_looked_at_before_it_rests(
     status: Status,
 ) -> None:
-    run = started(_one("woken"))
+    run = started(single_node("woken"))
     lease = held(run)
     notify.wake(run.id)
     before = columns(run)
@@ -207,7 +201,7 @@ def test_a_run_that_was_woken_while_it_turned_to_rest_is_looked_at_before_it_res
 
 
 def test_a_lease_is_refreshed_in_one_query() -> None:
-    run = started(_one("refreshed"))
+    run = started(single_node("refreshed"))
     lease = held(run)
     notify.wake(run.id)
     with CaptureQueriesContext(connection) as sent:
@@ -216,7 +210,7 @@ def test_a_lease_is_refreshed_in_one_query() -> None:
 
 
 def test_a_run_that_nobody_woke_rests_until_it_is_due() -> None:
-    run = started(_one("rests"))
+    run = started(single_node("rests"))
     ledger.stop_run(held(run), RunUpdate(Status.WAITING, due_in=3600.0), events=[])
     run.refresh_from_db()
     assert run.status == Status.WAITING
@@ -226,7 +220,7 @@ def test_a_run_that_nobody_woke_rests_until_it_is_due() -> None:
 
 def test_adding_lines_makes_the_lease_whole_again(configure: Any) -> None:
     configure(LEASE_SECONDS=60)
-    run = started(_one("lengthens"))
+    run = started(single_node("lengthens"))
     lease = held(run)
     Run.objects.filter(id=run.id).update(
         lease_until=timezone.now() + timedelta(seconds=1)
@@ -241,7 +235,7 @@ def test_a_run_that_is_resumed_has_all_its_tries_again_and_was_woken() -> None:
     def fails(state: Any, ctx: Any) -> None:
         raise ValueError("broken")
 
-    run = advanced(_one("resumed", fails))
+    run = advanced(single_node("resumed", fails))
     Run.objects.filter(id=run.id).update(claims_since_progress=4)
     before = columns(run)
     run = runs.resume(run.id)
@@ -277,7 +271,7 @@ def test_the_last_row_of_a_cancelled_run_is_not_sealed_anew_where_it_was_changed
 def test_nobody_acts_on_a_run_whose_row_was_changed_by_hand(
     forged: dict[str, Any],
 ) -> None:
-    run = started(_one("locked"))
+    run = started(single_node("locked"))
     Run.objects.filter(id=run.id).update(**forged)
     with transaction.atomic(), pytest.raises(TamperedRow):
         locked_run.lock_run(run.id)
@@ -286,15 +280,15 @@ def test_nobody_acts_on_a_run_whose_row_was_changed_by_hand(
 def test_a_run_whose_key_is_gone_says_by_its_code_alone_why_it_stopped(
     settings: Any,
 ) -> None:
-    kept = settings.COUNTERSIGN
-    settings.COUNTERSIGN = {**kept, **ONE_KEY}
-    made = graph("keyless", encrypted=True)
-    made.node("work")(lambda state, ctx: None)
-    made.edge(START, "work")
-    made.edge("work", END)
-    run = started(made)
+    settings_before = settings.COUNTERSIGN
+    settings.COUNTERSIGN = {**settings_before, **ONE_KEY}
+    flow = graph("keyless", encrypted=True)
+    flow.node("work")(lambda state, ctx: None)
+    flow.edge(START, "work")
+    flow.edge("work", END)
+    run = started(flow)
     lease = held(run)
-    settings.COUNTERSIGN = kept
+    settings.COUNTERSIGN = settings_before
     ledger.stop_as_tampered(lease, FOUND)
     run.refresh_from_db()
     assert run.status == "tampered"
@@ -303,14 +297,14 @@ def test_a_run_whose_key_is_gone_says_by_its_code_alone_why_it_stopped(
 
 
 def test_a_cancel_that_was_asked_for_is_left_to_whoever_has_the_run_in_hand() -> None:
-    run = started(_one("in_hand"))
+    run = started(single_node("in_hand"))
     held(run)
     runs.cancel(run.id)
     cancellation.conclude_cancel(run.id)
     run.refresh_from_db()
     assert run.status == Status.RUNNING
     assert run.cancel_at is not None
-    expire(run)
+    expire_lease(run)
     cancellation.conclude_cancel(run.id)
     run.refresh_from_db()
     assert run.status == Status.CANCELLED

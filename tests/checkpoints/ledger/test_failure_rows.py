@@ -14,20 +14,20 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def test_a_run_that_failed_often_loads_from_as_few_rows_as_its_graph_says():
-    made = graph("failing", snapshot=2)
+    flow = graph("failing", snapshot=2)
 
-    @made.node()
+    @flow.node()
     def first(state, ctx):
         return {"letter": "w" * 5000}
 
-    @made.node()
+    @flow.node()
     def a(state, ctx):
         raise ConnectionError("no")
 
-    made.edge(START, "first")
-    made.edge("first", "a")
-    made.edge("a", END)
-    run = advanced(made)
+    flow.edge(START, "first")
+    flow.edge("first", "a")
+    flow.edge("a", END)
+    run = advanced(flow)
     for _ in range(20):
         runs.resume(run.id)
         run = runs.advance(run.id)

@@ -32,11 +32,11 @@ def _inserts_break() -> Iterator[None]:
 def test_a_commit_of_many_lines_that_breaks_between_its_statements_leaves_nothing() -> (
     None
 ):
-    made = graph("many_lines")
-    made.node("a")(lambda state, ctx: None)
-    made.edge(START, "a")
-    made.edge("a", END)
-    run = started(made)
+    flow = graph("many_lines")
+    flow.node("a")(lambda state, ctx: None)
+    flow.edge(START, "a")
+    flow.edge("a", END)
+    run = started(flow)
     lease = held(run)
     events = [NewEvent("warning", {"n": n}) for n in range(600)]
     before = Run.objects.values("event_seq", "event_hash", "seal").get(id=run.id)

@@ -86,14 +86,17 @@ def a_change_with_its_hash(run: Run) -> None:
 
 def a_change_with_all_hashes_of_its_row(run: Run) -> None:
     a_change_with_its_hash(run)
-    found = row(run, 3)
-    tamper(found, content_hash=content_hash(found, row(run, 2).content_hash, PLAIN))
+    stored_row = row(run, 3)
+    tamper(
+        stored_row,
+        content_hash=content_hash(stored_row, row(run, 2).content_hash, PLAIN),
+    )
 
 
 def the_superstep_of_the_head(run: Run) -> None:
-    found = row(run, 5)
-    found.superstep += 1
-    tamper(found, superstep=found.superstep)
+    stored_row = row(run, 5)
+    stored_row.superstep += 1
+    tamper(stored_row, superstep=stored_row.superstep)
 
 
 def what_the_head_shows_of_its_nodes(run: Run) -> None:
@@ -232,14 +235,15 @@ def test_a_load_never_begins_on_another_line(run: Run) -> None:
     give_snapshot(first, document)
     rewrite(first, line=2, change=pack_json([ops.put(document)]), parent=row(run, 3).id)
     rewrite(second, line=2, change=pack_json([]), change_hash=protection.digest(b"[]"))
-    found = row(run, 5)
+    stored_row = row(run, 5)
     rewrite(
-        found, content_hash=content_hash(found, row(run, 4).content_hash, protection)
+        stored_row,
+        content_hash=content_hash(stored_row, row(run, 4).content_hash, protection),
     )
     for begin in (4, 3, 0):
-        tamper(found, anchor=begin)
-        assert [one.seq for one in reader.range_of(found.id)] == [4, 5]
-        assert timeline.state_at(found.id) == before
+        tamper(stored_row, anchor=begin)
+        assert [one.seq for one in reader.range_of(stored_row.id)] == [4, 5]
+        assert timeline.state_at(stored_row.id) == before
 
 
 def test_a_row_whose_load_begins_behind_it_is_tampered_and_not_unknown(
@@ -306,8 +310,8 @@ def test_a_plain_payload_in_an_encrypted_run_is_refused_though_it_says_the_same(
     run = started(large("secret", "abcdefgh", snapshot=1000, encrypted=True))
     for _ in range(5):
         run = slice_of(run)
-    found = row(run, seq)
+    stored_row = row(run, seq)
     column = "change" if seq else "snapshot"
-    assert bytes(getattr(found, column))[:1] == ENCRYPTED
-    tamper(found, **{column: codec.pack(reader.bytes_of(found, column))})
+    assert bytes(getattr(stored_row, column))[:1] == ENCRYPTED
+    tamper(stored_row, **{column: codec.pack(reader.bytes_of(stored_row, column))})
     assert slice_of(run).status == "tampered"

@@ -106,9 +106,9 @@ def test_a_task_that_read_what_a_person_had_forgotten_meanwhile_runs_again(
     seen: list[Any] = []
 
     def put(state: Any, ctx: Any) -> None:
-        found = ctx.memory.get("sky", "facts")
-        seen.append(found and found.content)
-        if found:
+        trace = ctx.memory.get("sky", "facts")
+        seen.append(trace and trace.content)
+        if trace:
             delete_trace(MemoryTrace.objects.get(key="sky"), by=people.steward)
         ctx.memory.put("sky", "grey", "facts")
 

@@ -181,10 +181,10 @@ def test_a_superstep_of_the_same_run_that_changes_the_trace_rebases_in_its_own_c
     def move(state: Any, ctx: Any) -> None:
         ctx.memory.put("limit", 30, "rules")
 
-    made = graph("moves-its-own")
-    made.node(**HUMAN)(propose)
-    made.node()(beside)
-    made.node()(move)
+    flow = graph("moves-its-own")
+    flow.node(**HUMAN)(propose)
+    flow.node()(beside)
+    flow.node()(move)
     for source, target in (
         (START, "propose"),
         (START, "beside"),
@@ -192,8 +192,8 @@ def test_a_superstep_of_the_same_run_that_changes_the_trace_rebases_in_its_own_c
         ("move", END),
         ("propose", END),
     ):
-        made.edge(source, target)
-    run = gone(registered(made))
+        flow.edge(source, target)
+    run = gone(registered(flow))
     assert run.status == Status.PAUSED
     assert memory() == {"rules/limit": 30}
     (again,) = [row for row in pending(run) if row.channel == "$memory:rules/limit"]
@@ -244,7 +244,7 @@ def test_the_same_holds_where_a_sibling_failed() -> None:
     assert read_value(pending(run)[0], "value") == {"content": 21, "strength": 1.0}
 
 
-def test_of_two_settled_gates_on_one_key_the_second_comes_back(rita: User) -> None:
+def test_the_second_of_two_settled_gates_on_one_key_comes_back(rita: User) -> None:
     def one(state: Any, ctx: Any) -> None:
         ctx.memory.put("limit", 1, "rules")
 
@@ -278,8 +278,8 @@ def test_a_journal_that_is_re_opened_is_decided_as_a_whole_again(
     run = _waiting(memory="journaled")
     stricter = {**HUMAN, "gate": replace(GATE, quorum=2)}
     registry.replace(chain("gated", propose, options=[stricter], memory="journaled"))
-    asked = ApprovalRequest.objects.get(run=run)
-    reopen(asked.id, by=people.steward, reason="two must decide")
+    request = ApprovalRequest.objects.get(run=run)
+    reopen(request.id, by=people.steward, reason="two must decide")
     opened = ApprovalRequest.objects.get(run=run, status="open")
     assert opened.policy["quorum"] == 2
     assert opened.policy["all_or_nothing"]

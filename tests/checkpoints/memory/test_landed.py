@@ -29,13 +29,13 @@ def test_a_trace_is_there_for_every_run_with_content_strength_version_and_where_
     None
 ):
     run = remember("sky", {"colour": "blue"}, strength=0.5)
-    found = []
+    collected = []
 
     def look(state: Any, ctx: Any) -> None:
-        found.append(ctx.memory.get("sky", "facts"))
+        collected.append(ctx.memory.get("sky", "facts"))
 
     gone(chain("look", look))
-    (trace,) = found
+    (trace,) = collected
     assert trace.content == {"colour": "blue"}
     assert trace.strength == 0.5
     assert trace.version == 1
@@ -127,40 +127,40 @@ def test_what_landed_stays_whatever_becomes_of_the_run() -> None:
 
 
 def test_a_task_whose_error_takes_its_edge_remembers_nothing() -> None:
-    made = graph("error-edge")
+    flow = graph("error-edge")
 
     def breaks(state: Any, ctx: Any) -> None:
         ctx.memory.put("sky", "blue", "facts")
         raise RuntimeError("always")
 
-    made.node()(breaks)
-    made.node("mend")(lambda state, ctx: None)
+    flow.node()(breaks)
+    flow.node("mend")(lambda state, ctx: None)
     for source, target, when in (
         (START, "breaks", None),
         ("breaks", END, None),
         ("breaks", "mend", "error"),
     ):
-        made.edge(source, target, when=when)
-    made.edge("mend", END)
-    assert gone(registered(made)).status == Status.COMPLETED
+        flow.edge(source, target, when=when)
+    flow.edge("mend", END)
+    assert gone(registered(flow)).status == Status.COMPLETED
     assert memory() == {}
 
 
 def test_the_tasks_of_a_fan_out_each_remember_their_own() -> None:
-    made = graph("fans-out")
+    flow = graph("fans-out")
 
-    @made.node(sends=["leaf"])
+    @flow.node(sends=["leaf"])
     def spread(state: Any, ctx: Any) -> list[Send]:
         return [Send("leaf", n) for n in range(3)]
 
-    @made.node()
+    @flow.node()
     def leaf(state: Any, ctx: Any) -> None:
         ctx.memory.put(f"leaf {ctx.payload}", ctx.payload, "facts")
 
-    made.edge(START, "spread")
-    made.edge("spread", END)
-    made.edge("leaf", END)
-    run = gone(registered(made))
+    flow.edge(START, "spread")
+    flow.edge("spread", END)
+    flow.edge("leaf", END)
+    run = gone(registered(flow))
     assert landed(run) == [(f"leaf:1:{n}", 0, f"leaf {n}", 1) for n in range(3)]
 
 
@@ -172,12 +172,12 @@ def test_a_task_whose_memory_changed_runs_again_in_the_same_superstep_on_what_is
     beside: list[str] = []
 
     def add(state: Any, ctx: Any) -> dict[str, Any]:
-        found = ctx.memory.get("count", "facts")
-        seen.append(found.content)
+        trace = ctx.memory.get("count", "facts")
+        seen.append(trace.content)
         if len(seen) == 1:
             remember("count", 10)
-        ctx.memory.put("count", found.content + 1, "facts")
-        return {"notes": [str(found.content)]}
+        ctx.memory.put("count", trace.content + 1, "facts")
+        return {"notes": [str(trace.content)]}
 
     def other(state: Any, ctx: Any) -> None:
         beside.append("ran")

@@ -25,11 +25,11 @@ TASK = Task("work", 1)
 
 @pytest.fixture
 def lease() -> Lease:
-    made = graph("lands")
-    made.node("work")(lambda state, ctx: None)
-    made.edge(START, "work")
-    made.edge("work", END)
-    return held(started(made))
+    flow = graph("lands")
+    flow.node("work")(lambda state, ctx: None)
+    flow.edge(START, "work")
+    flow.edge("work", END)
+    return held(started(flow))
 
 
 def weighed(

@@ -35,12 +35,12 @@ def _at_once(work: Any) -> None:
 @pytest.mark.parametrize("mode", ["live", "snapshot", "journaled"])
 def test_no_change_is_lost_where_many_runs_count_on_one_key_at_once(mode: str) -> None:
     def add(state: Any, ctx: Any) -> None:
-        found = ctx.memory.get("count", "facts")
-        ctx.memory.put("count", (found.content if found else 0) + 1, "facts")
+        trace = ctx.memory.get("count", "facts")
+        ctx.memory.put("count", (trace.content if trace else 0) + 1, "facts")
         ctx.memory.put(f"mine {ctx.key}", 1, "facts")
 
-    made = chain("counting", add, memory=mode)
-    waiting = [runs.start(made.name, {}, key=f"R{n}").id for n in range(RUNS)]
+    flow = chain("counting", add, memory=mode)
+    waiting = [runs.start(flow.name, {}, key=f"R{n}").id for n in range(RUNS)]
     started = list(waiting)
 
     def work() -> None:

@@ -58,13 +58,13 @@ def _reader(seen: list[Any], first: Once) -> Any:
     """
 
     def read(state: Any, ctx: Any) -> dict[str, Any]:
-        found = ctx.memory.get("sky", "facts")
-        named = [one.content for one in ctx.memory.search("sky", "facts")]
-        seen.append((found and found.content, named))
+        trace = ctx.memory.get("sky", "facts")
+        named = [trace.content for trace in ctx.memory.search("sky", "facts")]
+        seen.append((trace and trace.content, named))
         if first:
             remember("sky", "red")
             lose_the_lease(ctx)
-        return {"notes": [str(found and found.content)]}
+        return {"notes": [str(trace and trace.content)]}
 
     return read
 
@@ -112,14 +112,14 @@ def test_a_node_may_have_another_mode_than_its_graph() -> None:
 
 def test_a_recorded_read_is_kept_before_the_node_has_its_answer() -> None:
     remember("sky", "blue")
-    kept: list[Any] = []
+    collected: list[Any] = []
 
     def read(state: Any, ctx: Any) -> None:
         ctx.memory.get("sky", "facts")
-        kept.append([asked for _, _, asked, _ in records(runs.get(ctx.run_id))])
+        collected.append([asked for _, _, asked, _ in records(runs.get(ctx.run_id))])
 
     gone(chain("kept-first", read, memory="snapshot"))
-    assert kept == [[["get", "facts", "sky"]]]
+    assert collected == [[["get", "facts", "sky"]]]
 
 
 def test_a_call_without_a_record_reads_live_and_is_flagged() -> None:
@@ -285,7 +285,7 @@ def test_an_async_node_reads_and_remembers_like_any_other() -> None:
 
     async def read(state: Any, ctx: Any) -> dict[str, Any]:
         ctx.memory.put("sea", "green", "facts")
-        found = [one.content for one in ctx.memory.search("blue", "facts")]
+        found = [trace.content for trace in ctx.memory.search("blue", "facts")]
         return {"notes": [ctx.memory.get("sky", "facts").content, *found]}
 
     for mode in ("live", *KEPT):
@@ -319,11 +319,11 @@ def test_a_graph_that_does_not_touch_memory_asks_nothing_of_it() -> None:
     def quiet(state: Any, ctx: Any) -> dict[str, Any]:
         return {"notes": ["quiet"]}
 
-    made = chain("quiet", quiet, memory="journaled")
-    run = runs.start(made.name, {})
+    flow = chain("quiet", quiet, memory="journaled")
+    run = runs.start(flow.name, {})
     with counted() as statements:
         runs.advance(run.id)
-    assert [one for one in statements if "memory" in one] == []
+    assert [statement for statement in statements if "memory" in statement] == []
     assert forget("never").status == Status.COMPLETED
 
 

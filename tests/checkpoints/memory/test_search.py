@@ -21,8 +21,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def found(text: str, namespace: str = "facts", limit: int = 10) -> list[str]:
     """The keys that a search finds, in order."""
     return [
-        one.key
-        for one in DatabaseShelf(Protection()).search(text, namespace, limit).traces
+        trace.key
+        for trace in DatabaseShelf(Protection()).search(text, namespace, limit).traces
     ]
 
 
@@ -53,7 +53,7 @@ def test_a_search_finds_any_of_the_words_in_key_and_content_and_ranks_by_how_man
     assert found("nothing of it") == []
 
 
-def test_of_equals_the_stronger_is_found_first_then_the_newer() -> None:
+def test_equal_matches_are_ordered_by_strength_then_by_age() -> None:
     remember("old", "late", strength=1)
     remember("new", "late", strength=1)
     remember("strong", "late", strength=2)

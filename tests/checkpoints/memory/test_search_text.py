@@ -17,15 +17,15 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_a_search_for_text_that_no_row_can_hold_fails_the_run_by_name(
     text: str, effect: str
 ) -> None:
-    made = graph(f"asks-{effect}-{len(text)}-{ord(text[2])}")
+    flow = graph(f"asks-{effect}-{len(text)}-{ord(text[2])}")
 
-    @made.node(effect=effect)
+    @flow.node(effect=effect)
     def asks(state: Any, ctx: Any) -> Any:
         ctx.memory.search(text, "notes")
         return {"letter": "x"}
 
-    made.edge(START, "asks")
-    made.edge("asks", END)
-    run = advanced(made)
+    flow.edge(START, "asks")
+    flow.edge("asks", END)
+    run = advanced(flow)
     assert run.status == (Status.FAILED if effect == "pure" else Status.UNKNOWN)
     assert "text holds" in str(run_error.stored_error(run))

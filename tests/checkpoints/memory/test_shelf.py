@@ -20,7 +20,7 @@ def test_a_trace_is_read_with_its_version_and_a_forgotten_one_by_its_version_alo
 ):
     remember("sky", "blue")
     answer = DatabaseShelf(PLAIN).get("facts", "sky")
-    assert [one.content for one in answer.traces] == ["blue"]
+    assert [trace.content for trace in answer.traces] == ["blue"]
     assert answer.version == 1
     forget("sky")
     answer = DatabaseShelf(PLAIN).get("facts", "sky")

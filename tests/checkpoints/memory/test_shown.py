@@ -146,7 +146,7 @@ def test_what_lands_with_a_settlement_is_shown_with_its_checkpoint(
     }
     assert [len(at[1]["reads"]), at[1]["landed"]] == [1, []]
     assert at[2]["reads"] == []
-    assert [one["key"] for one in at[2]["landed"]] == ["sky"]
+    assert [landing["key"] for landing in at[2]["landed"]] == ["sky"]
     html = (
         browse(people.auditor).get(f"/runs/{run.key}/?at=1&tab=memory").content.decode()
     )
@@ -188,9 +188,11 @@ def test_what_an_erased_run_read_is_told_as_erased(
 
     run = gone(chain(f"erased-{mode}", read, memory=mode))
     retention.erase(run.id, by=people.steward)
-    found = memory_at(timeline.get_checkpoint(f"{run.key}:at-1"))
-    assert found is not None
-    assert [(one["asked"], one["traces"]) for one in found["reads"]] == [([], [])] * 2
+    memory = memory_at(timeline.get_checkpoint(f"{run.key}:at-1"))
+    assert memory is not None
+    assert [(read["asked"], read["traces"]) for read in memory["reads"]] == [
+        ([], [])
+    ] * 2
     page = browse(people.auditor).get(f"/runs/{run.key}/?at=1&tab=memory")
     assert page.status_code == 200
     assert page.content.decode().count('<span class="nil">erased</span>') == 2

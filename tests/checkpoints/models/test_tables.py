@@ -80,12 +80,12 @@ def test_of_columns_that_change_all_rows_are_indexed_only_for_three_lists() -> N
 def test_supersteps_write_to_no_index_of_the_runs() -> None:
     if connection.vendor != "postgresql":
         pytest.skip("SQLite writes only to indices over what an update names")
-    made = graph("many-supersteps")
-    made.node("tick")(lambda state, ctx: {"total": state.total + 1})
-    made.edge(START, "tick")
-    made.branch("tick", lambda state: state.total < 40, {True: "tick", False: END})
+    flow = graph("many-supersteps")
+    flow.node("tick")(lambda state, ctx: {"total": state.total + 1})
+    flow.edge(START, "tick")
+    flow.branch("tick", lambda state: state.total < 40, {True: "tick", False: END})
     before = updates_of(Run)
-    advanced(made)
+    advanced(flow)
     after = updates_of(Run)
     assert after[0] - before[0] >= 40
     # But for claims and the end, where the status changes, and now and then a full page.

@@ -29,27 +29,27 @@ def _file(root: Path) -> Path:
 
 def test_a_payload_that_was_cut_short_is_refused_by_name(tmp_path: Path) -> None:
     files = FilePayloads(location=tmp_path)
-    kept = files.put(NAME, b"0123456789")
+    reference = files.put(NAME, b"0123456789")
     _file(tmp_path).write_bytes(b"01234")
     with pytest.raises(
         PayloadLost, match=f"payload {NAME} has 5 bytes, not the 10"
     ) as refused:
-        files.get(NAME, kept)
+        files.get(NAME, reference)
     assert refused.value.facts == {"name": NAME}
     assert isinstance(refused.value, TamperedRow)
 
 
 def test_a_payload_that_was_changed_is_refused_by_name(tmp_path: Path) -> None:
     files = FilePayloads(location=tmp_path)
-    kept = files.put(NAME, b"0123456789")
+    reference = files.put(NAME, b"0123456789")
     _file(tmp_path).write_bytes(b"0123456780")
     with pytest.raises(PayloadLost, match="holds other bytes"):
-        files.get(NAME, kept)
+        files.get(NAME, reference)
 
 
 def test_payloads_that_changed_places_are_refused(tmp_path: Path) -> None:
     files = FilePayloads(location=tmp_path)
-    kept = (
+    references = (
         files.put("0190/0191/change", b"mine"),
         files.put("0190/0192/change", b"your"),
     )
@@ -58,7 +58,7 @@ def test_payloads_that_changed_places_are_refused(tmp_path: Path) -> None:
     other.rename(one)
     (tmp_path / "aside").rename(other)
     for name, record in zip(
-        ("0190/0191/change", "0190/0192/change"), kept, strict=True
+        ("0190/0191/change", "0190/0192/change"), references, strict=True
     ):
         with pytest.raises(PayloadLost):
             files.get(name, record)
@@ -74,12 +74,12 @@ def test_a_damaged_record_in_the_row_is_refused(tmp_path: Path, kept: bytes) -> 
 
 def test_a_place_that_cannot_be_read_is_no_lost_payload(tmp_path: Path) -> None:
     files = FilePayloads(location=tmp_path)
-    kept = files.put(NAME, b"whole")
+    reference = files.put(NAME, b"whole")
     path = _file(tmp_path)
     path.unlink()
     path.mkdir()  # reading it is an OSError for root too
     with pytest.raises(PayloadsUnavailable, match=NAME):
-        files.get(NAME, kept)
+        files.get(NAME, reference)
 
 
 def test_files_lie_below_the_prefix_in_a_folder_for_each_run(tmp_path: Path) -> None:
@@ -231,5 +231,5 @@ def test_a_storage_itself_can_be_given(
 ) -> None:
     settings.MEDIA_ROOT = str(tmp_path)
     files = FilePayloads(storage())
-    kept = files.put(NAME, b"x")
-    assert files.get(NAME, kept) == b"x"
+    reference = files.put(NAME, b"x")
+    assert files.get(NAME, reference) == b"x"

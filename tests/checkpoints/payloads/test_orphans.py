@@ -145,8 +145,8 @@ def test_after_a_crash_between_the_two_phases_the_run_goes_on_and_the_sweep_clea
     for at in range(40):
         run = started(chain("killed", "a", "b"))
         _aborted(run, at)
-        left = _unpointed(cellar)
-        tried += bool(left)
+        orphans = _unpointed(cellar)
+        tried += bool(orphans)
         Run.objects.filter(id=run.id, status=Status.RUNNING).update(
             lease_until="2000-01-01T00:00Z"
         )
@@ -154,7 +154,7 @@ def test_after_a_crash_between_the_two_phases_the_run_goes_on_and_the_sweep_clea
         assert run.status == Status.COMPLETED
         assert notes(run) == ["a", "b"]
         aged(cellar, TOMORROW)
-        assert swept() == len(left)
+        assert swept() == len(orphans)
         assert _unpointed(cellar) == set()
         assert notes(run) == ["a", "b"]
     assert tried >= 2
@@ -305,12 +305,12 @@ def test_a_process_that_is_really_killed_between_the_two_phases_leaves_bytes_tha
         check=False,
     )
     assert died.returncode == -9, died.stderr
-    left = _unpointed(cellar)
-    assert len(left) >= 1
+    orphans = _unpointed(cellar)
+    assert len(orphans) >= 1
     assert [row.superstep for row in Checkpoint.objects.filter(run=run)] == [0]
     Run.objects.filter(id=run.id).update(lease_until="2000-01-01T00:00Z")
     assert runs.advance(run.id).status == Status.COMPLETED
     aged(cellar, TOMORROW)
-    assert swept() == len(left)
+    assert swept() == len(orphans)
     assert _unpointed(cellar) == set()
     assert len(notes(run)) == 3

@@ -41,9 +41,9 @@ def test_a_short_word_or_a_dotted_path_names_the_class(
     options = {"location": str(tmp_path)}
     by_path = {"backend": "checkpoints.payloads.FilePayloads", "options": options}
     _given(settings, short={"backend": "files", "options": options}, dotted=by_path)
-    kept = backend("short").put("a/b", b"x")
+    reference = backend("short").put("a/b", b"x")
     assert isinstance(backend("dotted"), FilePayloads)
-    assert backend("dotted").get("a/b", kept) == b"x"
+    assert backend("dotted").get("a/b", reference) == b"x"
 
 
 def test_a_backend_can_be_sealed_by_the_settings(settings: Any, tmp_path: Path) -> None:
@@ -91,10 +91,10 @@ def test_a_backend_that_cannot_be_made_is_named_by_the_system_check(
     settings: Any, entry: Any, words: str
 ) -> None:
     _given(settings, mine=entry)
-    (found,) = checks.check_payloads(None)
-    assert found.id == "orchestrator.E003"
-    assert "['mine']" in found.msg
-    assert words in found.msg
+    (error,) = checks.check_payloads(None)
+    assert error.id == "orchestrator.E003"
+    assert "['mine']" in error.msg
+    assert words in error.msg
 
 
 def test_a_default_that_is_not_there_is_refused(settings: Any) -> None:
@@ -116,21 +116,21 @@ def test_a_graph_that_asks_for_a_backend_that_is_not_there_is_named_by_the_syste
     settings: Any,
 ) -> None:
     settings.COUNTERSIGN = {}
-    made = graph("elsewhere", payloads="cellar")
-    made.node("a")(lambda state, ctx: None)
-    made.edge("START", "a")
-    made.edge("a", "END")
-    registry.replace(made)
-    (found,) = checks.check_payloads(None)
-    assert found.id == "orchestrator.E004"
-    assert found.msg == "graph elsewhere asks for payloads='cellar'; known: database"
+    flow = graph("elsewhere", payloads="cellar")
+    flow.node("a")(lambda state, ctx: None)
+    flow.edge("START", "a")
+    flow.edge("a", "END")
+    registry.replace(flow)
+    (error,) = checks.check_payloads(None)
+    assert error.id == "orchestrator.E004"
+    assert error.msg == "graph elsewhere asks for payloads='cellar'; known: database"
 
 
 def test_the_environment_chooses_the_backend_of_this_project(tmp_path: Path) -> None:
     places = {
         "cellar": {"backend": "files", "options": {"location": str(tmp_path / "kept")}}
     }
-    given = {
+    variables = {
         "COUNTERSIGN_PAYLOADS": json.dumps(places),
         "COUNTERSIGN_DEFAULT_PAYLOADS": "cellar",
     }
@@ -147,7 +147,7 @@ def test_the_environment_chooses_the_backend_of_this_project(tmp_path: Path) -> 
         [sys.executable, "manage.py", "shell", "-v", "0", "-c", code],
         env={
             **os.environ,
-            **given,
+            **variables,
             **data,
             "DJANGO_SETTINGS_MODULE": "orchestrator.settings",
         },

@@ -39,10 +39,10 @@ def test_a_run_keeps_its_payloads_in_files_and_only_their_records_in_rows(
 def test_a_graph_that_says_nothing_follows_the_settings_when_a_run_starts_and_the_run_stays(
     cellar: Path, configure: Any
 ) -> None:
-    made = chain("follows", "a", "b", payloads=None)
-    before = started(made)
+    flow = chain("follows", "a", "b", payloads=None)
+    before = started(flow)
     configure(DEFAULT_PAYLOADS="cellar")
-    after = started(made)
+    after = started(flow)
     assert before.payloads == "database"
     assert after.payloads == "cellar"
     assert runs.advance(before.id).payloads == "database"
@@ -66,8 +66,8 @@ def test_old_rows_stay_readable_when_a_graph_chooses_another_place(
 def test_a_run_cannot_start_where_the_settings_do_not_know_its_backend(
     settings: Any,
 ) -> None:
-    made = chain("homeless", "a")
-    registered(made)
+    flow = chain("homeless", "a")
+    registered(flow)
     with pytest.raises(UnknownBackend, match="'cellar'; known: database"):
         runs.start("homeless", {})
     assert not Run.objects.exists()
@@ -99,7 +99,7 @@ def test_a_run_whose_backend_the_settings_forgot_stops_by_name_and_goes_on_when_
     cellar: Path, settings: Any
 ) -> None:
     run = started(chain("waits", "a"))
-    known = settings.COUNTERSIGN
+    settings_before = settings.COUNTERSIGN
     settings.COUNTERSIGN = {}
     run = runs.advance(run.id)
     error = run_error.stored_error(run)
@@ -108,7 +108,7 @@ def test_a_run_whose_backend_the_settings_forgot_stops_by_name_and_goes_on_when_
     assert error["code"] == "unknown_backend"
     assert "'cellar'" in error["message"]
     assert "Put it back" in error["cure"]
-    settings.COUNTERSIGN = known
+    settings.COUNTERSIGN = settings_before
     runs.resume(run.id)
     assert runs.advance(run.id).status == Status.COMPLETED
 

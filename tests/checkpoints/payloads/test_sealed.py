@@ -19,10 +19,10 @@ NEW = bytes(range(1, 33))
 class Bare(MemoryPayloads):
     """What a backend without a record of its own gives whoever writes into it."""
 
-    def swap(self, one: str, other: str) -> None:
-        self._payloads[one], self._payloads[other] = (
+    def swap(self, name: str, other: str) -> None:
+        self._payloads[name], self._payloads[other] = (
             self._payloads[other],
-            self._payloads[one],
+            self._payloads[name],
         )
 
     def spoil(self, name: str, at: int) -> None:
@@ -43,9 +43,9 @@ class Bare(MemoryPayloads):
 def test_bytes_that_changed_places_are_refused() -> None:
     bare = Bare()
     sealed = SealedPayloads(bare)
-    kept = sealed.put(ONE, b"mine"), sealed.put(OTHER, b"your")
+    references = sealed.put(ONE, b"mine"), sealed.put(OTHER, b"your")
     bare.swap(ONE, OTHER)
-    for name, record in zip((ONE, OTHER), kept, strict=True):
+    for name, record in zip((ONE, OTHER), references, strict=True):
         with pytest.raises(
             PayloadLost, match=f"payload {name} is not as it was sealed"
         ):
@@ -85,28 +85,28 @@ def test_what_an_older_key_sealed_still_opens_and_without_it_does_not(
 ) -> None:
     sealed = SealedPayloads(MemoryPayloads())
     settings.COUNTERSIGN = {"SIGNING_KEYS": {"old": OLD}}
-    kept = sealed.put(ONE, b"mine")
+    reference = sealed.put(ONE, b"mine")
     settings.COUNTERSIGN = {"SIGNING_KEYS": {"old": OLD, "new": NEW}}
-    assert sealed.get(ONE, kept) == b"mine"
+    assert sealed.get(ONE, reference) == b"mine"
     assert b"new" in SealedPayloads(DatabasePayloads()).put(OTHER, b"x")
     settings.COUNTERSIGN = {"SIGNING_KEYS": {"new": NEW}}
     with pytest.raises(WrongKey, match="'old'"):
-        sealed.get(ONE, kept)
+        sealed.get(ONE, reference)
 
 
 def test_another_key_under_the_same_id_does_not_open(settings: Any) -> None:
     sealed = SealedPayloads(MemoryPayloads())
     settings.COUNTERSIGN = {"SIGNING_KEYS": {"mine": OLD}}
-    kept = sealed.put(ONE, b"mine")
+    reference = sealed.put(ONE, b"mine")
     settings.COUNTERSIGN = {"SIGNING_KEYS": {"mine": NEW}}
     with pytest.raises(PayloadLost):
-        sealed.get(ONE, kept)
+        sealed.get(ONE, reference)
 
 
 def test_plain_bytes_are_no_sealed_payload(tmp_path: Path) -> None:
     bare = Bare()
-    kept = bare.put(
+    reference = bare.put(
         ONE, b"never sealed, but long enough to hold a seal of thirty-two bytes"
     )
     with pytest.raises(PayloadLost, match="no whole seal"):
-        SealedPayloads(bare).get(ONE, kept)
+        SealedPayloads(bare).get(ONE, reference)

@@ -69,13 +69,13 @@ def test_where_the_backend_is_unknown_or_away_pages_say_so_and_the_run_is_still_
     cellar: Path, olga: Client, settings: Any
 ) -> None:
     run = advanced(chain("unseen", *"ab"))
-    known = settings.COUNTERSIGN
+    settings_before = settings.COUNTERSIGN
     Full.away = True
     _said(olga, run, "the cellar is closed")
     Full.away = False
     settings.COUNTERSIGN = {}
     _said(olga, run, "no payload backend &#x27;cellar&#x27;")
-    settings.COUNTERSIGN = known
+    settings.COUNTERSIGN = settings_before
     assert olga.get(f"/runs/{run.id}/").status_code == 200
 
 
@@ -115,11 +115,11 @@ def test_nothing_of_an_encrypted_graph_lies_readable_in_files(
     cellar: Path, configure: Any
 ) -> None:
     configure(ENCRYPTION_KEYS={"one": bytes(range(32))})
-    made = chain("hushed", "a", encrypted=True)
-    made.node("tell")(lambda state, ctx: {"letter": "marker-in-a-file " * 100})
-    made.edge("a", "tell")
-    made.edge("tell", "END")
-    run = advanced(made)
+    flow = chain("hushed", "a", encrypted=True)
+    flow.node("tell")(lambda state, ctx: {"letter": "marker-in-a-file " * 100})
+    flow.edge("a", "tell")
+    flow.edge("tell", "END")
+    run = advanced(flow)
     assert run.status == Status.COMPLETED
     files = [path.read_bytes() for path in kept_files(cellar)]
     assert files

@@ -36,7 +36,7 @@ def _insert(rows: list[Any]) -> list[tuple[str, str, datetime | None]]:
     now = timezone.now() - timedelta(minutes=1)
     Run.objects.all().delete()
     runs = []
-    made = []
+    collected = []
     for number, (status, fingerprint, priority, age) in enumerate(rows):
         due_at = None if age is None else now - timedelta(hours=age)
         run = new_row(
@@ -51,9 +51,9 @@ def _insert(rows: list[Any]) -> list[tuple[str, str, datetime | None]]:
             created_at=now,
         )
         runs.append(run)
-        made.append((status, fingerprint, due_at))
+        collected.append((status, fingerprint, due_at))
     Run.objects.bulk_create(runs)
-    return made
+    return collected
 
 
 @given(rows=ROWS)

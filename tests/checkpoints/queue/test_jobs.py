@@ -88,9 +88,7 @@ def test_a_job_that_is_done_at_last_says_nothing_of_its_failures() -> None:
     assert row(job_id).error == ""
 
 
-def test_of_two_jobs_that_are_due_the_more_urgent_one_is_taken_though_it_came_later() -> (
-    None
-):
+def test_the_more_urgent_of_two_due_jobs_is_taken_first() -> None:
     first = jobs.add_job("count")
     urgent = jobs.add_job("count", priority=1)
     assert [claim.id for claim in jobs.claim(worker=None, limit=1)] == [urgent]
@@ -147,7 +145,7 @@ def test_a_step_of_a_long_note_keeps_its_beginning() -> None:
     assert row(lease.id).progress["note"] == "n" * 200
 
 
-def test_of_two_who_begin_one_claim_the_second_came_too_late() -> None:
+def test_a_second_begin_of_one_claim_comes_too_late() -> None:
     job_id = jobs.add_job("count")
     epoch = jobs.claim_one(job_id)
     assert epoch is not None

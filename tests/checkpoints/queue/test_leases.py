@@ -33,7 +33,7 @@ from orchestrator import runs
 from orchestrator.engine import END, START, Task
 from orchestrator.engine.errors import StaleLease
 from tests.support.forging import rewrite
-from tests.support.small_graphs import graph, held, started
+from tests.support.small_graphs import expire_lease, graph, held, started
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SEND = Task("send", 1)
@@ -41,21 +41,15 @@ SEND = Task("send", 1)
 
 def _run() -> Run:
     """A queued run of one node with an effect."""
-    made = graph("leased")
+    flow = graph("leased")
 
-    @made.node(effect="write")
+    @flow.node(effect="write")
     def send(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": "sent"}
 
-    made.edge(START, "send")
-    made.edge("send", END)
-    return started(made)
-
-
-def _expire(run: Run) -> None:
-    Run.objects.filter(id=run.id).update(
-        lease_until=timezone.now() - timedelta(seconds=1)
-    )
+    flow.edge(START, "send")
+    flow.edge("send", END)
+    return started(flow)
 
 
 def _intent(attempt: int = 1) -> Intent:
@@ -70,7 +64,7 @@ def lost() -> Lease:
     run = _run()
     lease = held(run)
     journal.write_intents(lease, [_intent()])
-    _expire(run)
+    expire_lease(run)
     held(run)
     return lease
 
@@ -137,9 +131,7 @@ def test_who_lost_his_lease_neither_lengthens_nor_ends_that_of_the_other(
     assert _rows(lost.id) == before
 
 
-def test_of_one_claim_only_the_first_begins_and_what_it_does_is_not_undone_by_the_second() -> (
-    None
-):
+def test_a_claim_begins_once_and_a_second_begin_undoes_nothing() -> None:
     claim = leases.claim_one(_run().id)
     assert claim is not None
     first = leases.begin_lease(claim.id, claim.epoch)
@@ -218,7 +210,7 @@ def test_a_run_is_claimed_when_it_wants_a_worker_and_not_before(
     )
     only = Claimable(frozenset({run.fingerprint}), frozenset())
     assert leases.any_run_due(only) is wanted
-    assert [one.id for one in leases.claim(worker=None, limit=5, only=only)] == (
+    assert [lease.id for lease in leases.claim(worker=None, limit=5, only=only)] == (
         [run.id] if wanted else []
     )
     run.refresh_from_db()
@@ -275,7 +267,7 @@ def test_a_worker_cannot_let_a_run_rest_after_a_wake_that_he_has_not_seen(
 def test_progress_sets_the_count_of_claims_back() -> None:
     run = _run()
     held(run)
-    _expire(run)
+    expire_lease(run)
     lease = held(run)
     assert lease.claims == 2
     _commit(lease)
@@ -289,9 +281,9 @@ def test_a_run_that_gets_no_further_with_an_effect_under_way_is_unknown_not_fail
     run = _run()
     journal.write_intents(held(run), [_intent()])
     for _ in range(5):
-        _expire(run)
+        expire_lease(run)
         held(run)
-    _expire(run)
+    expire_lease(run)
     run = runs.advance(run.id)
     assert run.status == Status.UNKNOWN
     assert run.error_code == "poison"

@@ -70,7 +70,7 @@ def test_counting_takes_two_queries_and_flat_memory(many: int) -> None:
         tracemalloc.start()
         began = time.perf_counter()
         with CaptureQueriesContext(connection) as sent:
-            found = retention.dry_run(rule)
+            counts = retention.dry_run(rule)
         took = time.perf_counter() - began
         (_, most) = tracemalloc.get_traced_memory()
         tracemalloc.stop()
@@ -79,8 +79,8 @@ def test_counting_takes_two_queries_and_flat_memory(many: int) -> None:
             f"dry run of {many} runs: {took:.2f} s, {most / 2**20:.2f} MiB of Python's"
             f" own, load {load:.1f}"
         )
-        assert found.counts["checkpoints"] == going * many
-        assert found.counts["kept"] == (3 - going) * many
+        assert counts.counts["checkpoints"] == going * many
+        assert counts.counts["kept"] == (3 - going) * many
         assert len(of_checkpoints(sent)) == 2
         assert most < FLAT
 
@@ -99,7 +99,9 @@ def test_counting_reads_each_row_once_and_sorts_none(
     with CaptureQueriesContext(connection) as sent:
         retention.dry_run(rule)
     [set_up, query] = [
-        one["sql"] for one in sent.captured_queries if one["sql"].startswith("SELECT")
+        query["sql"]
+        for query in sent.captured_queries
+        if query["sql"].startswith("SELECT")
     ][-3:-1]
     assert "set_config" in set_up
     with connection.cursor() as cursor:
@@ -112,16 +114,16 @@ def test_counting_reads_each_row_once_and_sorts_none(
         _nodes((json.loads(answer) if isinstance(answer, str) else answer)[0]["Plan"])
     )
     read = sum(
-        one["Actual Rows"] * one["Actual Loops"]
-        for one in nodes
-        if "Relation Name" in one
+        node["Actual Rows"] * node["Actual Loops"]
+        for node in nodes
+        if "Relation Name" in node
     )
     print(f"rows read of {many} runs and {3 * many} checkpoints: {read:.0f}")
     assert 4 * many <= read <= 4.1 * many + 100
     assert not [
-        one
-        for one in nodes
-        if one["Node Type"] == "Sort" and one["Actual Rows"] > many / 2
+        node
+        for node in nodes
+        if node["Node Type"] == "Sort" and node["Actual Rows"] > many / 2
     ]
 
 
@@ -182,7 +184,7 @@ def _tell(
     print(
         f"removed {2 * len(ends)} checkpoints of {len(ends)} runs in {done - began:.1f} s"
     )
-    told = ", ".join(f"{one:.0f}" for one in rates)
+    told = ", ".join(f"{rate:.0f}" for rate in rates)
     print(
         f"checkpoints a second, by tenths: {told}: last {rates[-1] / rates[0]:.2f} × first"
     )
@@ -205,7 +207,9 @@ def test_a_removal_locks_one_run_at_a_time_and_for_one_piece() -> None:
     transactions = "\n".join(sent).split('DELETE FROM "checkpoints_checkpoint"')
     assert len(transactions) == 5 + 1
     if connection.vendor == "postgresql":
-        assert [one.count("FOR UPDATE") for one in transactions[:-1]] == [
+        assert [
+            transaction.count("FOR UPDATE") for transaction in transactions[:-1]
+        ] == [
             2,
             1,
             1,
@@ -227,7 +231,7 @@ def test_a_stretch_takes_so_many_statements_and_is_looked_for_under_the_lock_fir
         job = retention.prune(policy(graph, keep_last=1), by=None)
         with counted() as sent:
             assert kinds.advance(job.id).status == "done"
-        return len([one for one in sent if not one.startswith("BEGIN")])
+        return len([query for query in sent if not query.startswith("BEGIN")])
 
     assert (sent_of(4) - sent_of(2)) / 2 == wanted
     assert faults() == []

@@ -29,8 +29,8 @@ def test_the_point_that_a_run_waits_at_and_that_a_proposal_was_made_from_stay(
     run = runs.advance(runs.start("waits", {}).id)
     assert run.status == "paused"
     prepared = ApprovalRequest.objects.get(run=run).prepared_from
-    found = retention.dry_run(policy("waits", keep_last=0))
-    why = {why: one["count"] for why, one in found.reasons.items()}
+    counts = retention.dry_run(policy("waits", keep_last=0))
+    why = {why: reason["count"] for why, reason in counts.reasons.items()}
     assert why["waits"] == 1
     assert why["prepared_from"] == 1
     pruned(policy("waits", keep_last=0))
@@ -68,15 +68,15 @@ def test_what_a_fork_still_asks_about_stays_in_the_run_that_it_left(
 def test_superseded_lines_lose_what_is_old_and_keep_where_later_lines_left(
     people: cast.People,
 ) -> None:
-    made = paid("two_lines", people)
-    runs.rewind(made.id, f"{made.key}:at-1", allow_effects=["pay"], by=people.starter)
-    runs.advance(made.id)
-    run_actions.sign_open(made, people.reviewer, "approve")
-    done = runs.advance(made.id)
+    run = paid("two_lines", people)
+    runs.rewind(run.id, f"{run.key}:at-1", allow_effects=["pay"], by=people.starter)
+    runs.advance(run.id)
+    run_actions.sign_open(run, people.reviewer, "approve")
+    done = runs.advance(run.id)
     before = loaded()
     pruned(policy("two_lines", keep_last=2))
     assert seqs(done) == [1, done.head_seq - 1, done.head_seq]
-    assert {one: before[one] for one in loaded()} == loaded()
+    assert {row: before[row] for row in loaded()} == loaded()
     assert faults() == []
     pruned(policy("two_lines", keep_last=1))
     assert seqs(done) == [1, done.head_seq]
@@ -86,8 +86,8 @@ def test_superseded_lines_lose_what_is_old_and_keep_where_later_lines_left(
 def test_forks_of_forks_load_as_before_when_all_that_may_go_is_gone(
     people: cast.People,
 ) -> None:
-    made = paid("forked", people)
-    chain: list[Any] = [made]
+    other_run = paid("forked", people)
+    chain: list[Any] = [other_run]
     for seq in (1, 1, 1):
         origin: Run = chain[-1]
         point = Checkpoint.objects.get(run=origin, seq=min(seq, origin.head_seq))
@@ -102,7 +102,7 @@ def test_forks_of_forks_load_as_before_when_all_that_may_go_is_gone(
     before = loaded()
     pruned(policy("forked", keep_last=1))
     assert all(1 in seqs(run) for run in chain[:-1])
-    assert {one: before[one] for one in loaded()} == loaded()
+    assert {row: before[row] for row in loaded()} == loaded()
     assert len(loaded()) < len(before)
     assert faults() == []
 
@@ -114,8 +114,10 @@ def test_while_a_run_is_erased_nothing_of_it_is_removed_so_that_no_value_comes_b
     run = long_run()
     record = retention.begin_erasure(run.id, by=people.steward)
     job = erasures.worked_until(record, "checkpoints")
-    found = retention.dry_run(policy("long", keep_last=2))
-    assert {why: one["count"] for why, one in found.reasons.items()} == {"erasing": 9}
+    counts = retention.dry_run(policy("long", keep_last=2))
+    assert {why: reason["count"] for why, reason in counts.reasons.items()} == {
+        "erasing": 9
+    }
     pruned(policy("long", keep_last=2))
     assert len(seqs(run)) == 9
     assert kinds.advance(job.id).status == "done"
@@ -138,17 +140,17 @@ def test_the_point_that_an_approved_call_was_prepared_from_stays_until_the_run_h
     while run.status == "queued":
         run = slice_of(run)
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
-    asked = ApprovalRequest.objects.get(run=run)
-    while asked.status != "applied":
+    request = ApprovalRequest.objects.get(run=run)
+    while request.status != "applied":
         slice_of(run)
-        asked.refresh_from_db()
+        request.refresh_from_db()
     assert "prepared_from" not in retention.dry_run(rule).reasons
     # As a request for a call is kept.
-    rewrite(asked, kind="call")
+    rewrite(request, kind="call")
     pruned(rule)
-    assert Checkpoint.objects.filter(id=asked.prepared_from).exists()
+    assert Checkpoint.objects.filter(id=request.prepared_from).exists()
     assert retention.dry_run(rule).reasons["prepared_from"]["count"] == 1
     assert runs.advance(run.id).status == "completed"
     pruned(rule)
-    assert not Checkpoint.objects.filter(id=asked.prepared_from).exists()
+    assert not Checkpoint.objects.filter(id=request.prepared_from).exists()
     assert faults() == []

@@ -30,24 +30,24 @@ BROKEN: list[type[Exception]] = []
 
 def paying() -> None:
     """check -> pay (external) -> keep (remembers)"""
-    made = graph("left")
-    made.node("check")(lambda state, ctx: {"notes": ["checked"]})
+    flow = graph("left")
+    flow.node("check")(lambda state, ctx: {"notes": ["checked"]})
 
     def pay(state: Any, ctx: Any) -> None:
         if BROKEN:
             raise BROKEN[0]
         PAID.append(ctx.node)
 
-    made.node("pay", effect="external", idempotent=True)(pay)
-    made.node("keep")(lambda state, ctx: ctx.memory.put("k", "v", "space"))
+    flow.node("pay", effect="external", idempotent=True)(pay)
+    flow.node("keep")(lambda state, ctx: ctx.memory.put("k", "v", "space"))
     for source, target in (
         (START, "check"),
         ("check", "pay"),
         ("pay", "keep"),
         ("keep", END),
     ):
-        made.edge(source, target)
-    registered(made)
+        flow.edge(source, target)
+    registered(flow)
 
 
 @pytest.fixture(autouse=True)
@@ -119,17 +119,17 @@ def test_what_a_sibling_did_that_was_removed_is_listed_in_a_fork_that_stays(
     origin: Run, people: cast.People
 ) -> None:
     stays = runs.fork(f"{origin.key}:step-1", by=people.starter, start=False)
-    gone = fork(f"{origin.key}:step-1", people)
+    forked = fork(f"{origin.key}:step-1", people)
     assert PAID == ["pay"]
-    removed(gone)
+    removed(forked)
     assert "pay:1:0 external" in effects(stays.head)
 
 
 def test_what_the_way_has_done_itself_is_not_listed_for_what_a_fork_did_that_was_removed(
     origin: Run, people: cast.People
 ) -> None:
-    gone = fork(f"{origin.key}:step-1", people)
-    removed(gone)
+    forked = fork(f"{origin.key}:step-1", people)
+    removed(forked)
     paid = runs.advance(runs.resume(origin.id, by=people.starter).id)
     assert paid.status == Status.COMPLETED
     assert runs.plan(f"{origin.key}:step-2").effects_again == (Task("keep", 1, 0),)
@@ -138,7 +138,7 @@ def test_what_the_way_has_done_itself_is_not_listed_for_what_a_fork_did_that_was
 def test_memory_that_landed_in_a_fork_that_was_removed_is_listed_where_the_way_has_not_landed_it(
     people: cast.People,
 ) -> None:
-    made = graph("left_open")
+    flow = graph("left_open")
 
     def pay(state: Any, ctx: Any) -> None:
         PAID.append(ctx.node)
@@ -148,51 +148,51 @@ def test_memory_that_landed_in_a_fork_that_was_removed_is_listed_where_the_way_h
         if BROKEN:
             raise BROKEN[0]
 
-    made.node("pay", effect="external", idempotent=True)(pay)
-    made.node("beside")(beside)
+    flow.node("pay", effect="external", idempotent=True)(pay)
+    flow.node("beside")(beside)
     for node in ("pay", "beside"):
-        made.edge(START, node)
-        made.edge(node, END)
-    registered(made)
+        flow.edge(START, node)
+        flow.edge(node, END)
+    registered(flow)
     BROKEN[:] = [ValueError]
     run = runs.advance(runs.start("left_open", {}).id)
     BROKEN.clear()
     assert run.status == Status.FAILED
     assert PAID == ["pay"]
     assert noted(run.head) == {}
-    gone = fork(run.head, people)
-    assert gone.status == Status.COMPLETED
+    forked = fork(run.head, people)
+    assert forked.status == Status.COMPLETED
     assert PAID == ["pay"]
     assert noted(run.head) == {"pay:1:0": "memory"}
     pruned(policy("left_open", keep_last=None, remove_runs_after_days={"completed": 0}))
-    assert not Run.objects.filter(id=gone.id).exists()
+    assert not Run.objects.filter(id=forked.id).exists()
     assert noted(run.head) == {"pay:1:0": "memory"}
 
 
 def test_memory_that_the_way_has_landed_itself_is_not_listed_for_a_fork_that_was_removed(
     people: cast.People,
 ) -> None:
-    made = graph("left_loop")
-    made.node("keep")(
+    flow = graph("left_loop")
+    flow.node("keep")(
         lambda state, ctx: (
             ctx.memory.put("k", "v", "space") or {"total": state.total + 1}
         )
     )
-    made.edge(START, "keep")
-    made.branch(
+    flow.edge(START, "keep")
+    flow.branch(
         "keep",
         lambda state: "again" if state.total < 2 else "end",
         {"again": "keep", "end": END},
     )
-    registered(made)
+    registered(flow)
     run = runs.advance(runs.start("left_loop", {}).id)
     runs.fork(
         f"{run.key}:step-1", by=people.starter, start=False
     )  # so that run and point stay
-    gone = fork(f"{run.key}:initial", people, allow_effects=["keep"])
+    forked = fork(f"{run.key}:initial", people, allow_effects=["keep"])
     before = noted(f"{run.key}:step-1")
     pruned(policy("left_loop", keep_last=None, remove_runs_after_days={"completed": 0}))
-    assert not Run.objects.filter(id=gone.id).exists()
+    assert not Run.objects.filter(id=forked.id).exists()
     assert before == noted(f"{run.key}:step-1") == {"keep:2:0": "memory"}
 
 
@@ -258,11 +258,11 @@ def test_an_origin_is_locked_only_where_something_is_left_and_last(
     unpaid = fork(f"{origin.key}:step-1", people)
     assert unpaid.status == Status.FAILED
     BROKEN.clear()
-    gone = fork(f"{origin.key}:step-1", people)
-    assert gone.status == Status.COMPLETED
+    forked = fork(f"{origin.key}:step-1", people)
+    assert forked.status == Status.COMPLETED
 
     with counted() as sent:
-        removed(gone)
+        removed(forked)
     lookups = [number for number, text in enumerate(sent) if is_of_origin(text)]
     deletions = [number for number, text in enumerate(sent) if "DELETE FROM" in text]
     assert min(lookups) > max(deletions)
@@ -283,23 +283,23 @@ def is_of_origin(text: str) -> bool:
 def test_a_result_that_is_changed_while_its_run_is_removed_is_left_with_nobody(
     origin: Run, people: cast.People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gone = fork(origin.head, people)
+    forked = fork(origin.head, people)
 
     def changed(*_: Any) -> None:
-        tamper(TaskResult.objects.get(run=gone, node="pay"), node="check")
+        tamper(TaskResult.objects.get(run=forked, node="pay"), node="check")
 
     monkeypatch.setattr(prune_job, "write_bundle", changed)
     pruned(policy("left", keep_last=None, remove_runs_after_days={"completed": 0}))
-    assert Run.objects.get(id=gone.id).status == Status.TAMPERED
+    assert Run.objects.get(id=forked.id).status == Status.TAMPERED
     assert not TaskResult.objects.filter(run=origin, line__in=LEFT_LINES).exists()
 
 
 def test_an_origin_stays_locked_until_what_is_left_with_it_is_there(
     origin: Run, people: cast.People
 ) -> None:
-    gone = fork(f"{origin.key}:step-1", people)
+    forked = fork(f"{origin.key}:step-1", people)
     with counted() as sent:
-        removed(gone)
+        removed(forked)
     locking = [text for text in sent if text.endswith("FOR NO KEY UPDATE")]
     # On SQLite each transaction that writes has the database for itself.
     assert len(locking) == (connection.vendor == "postgresql")

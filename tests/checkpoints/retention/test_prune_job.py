@@ -79,7 +79,7 @@ def test_the_numbers_of_the_dry_run_are_what_is_then_removed(
     rule = policy("long", keep_last=2)
     count, size, examples, reasons = retention.dry_run(rule)
     fork = Run.objects.exclude(origin_checkpoint=None).get()
-    assert {why: one["count"] for why, one in reasons.items()} == {
+    assert {why: reason["count"] for why, reason in reasons.items()} == {
         "old": 5,
         "held": 9,
         "head": 1 + 1,
@@ -164,11 +164,11 @@ def test_a_run_goes_on_behind_what_was_removed_of_it(configure: Any) -> None:
     assert faults() == []
 
 
-def test_of_a_run_in_hand_the_rows_that_its_worker_goes_on_from_stay() -> None:
+def test_the_rows_from_which_a_worker_continues_stay() -> None:
     run = long_run()
     Run.objects.filter(id=run.id).update(lease_until="2100-01-01T00:00:00Z")
-    found = retention.dry_run(policy("long", keep_last=1))
-    assert {why: one["count"] for why, one in found.reasons.items()} == {
+    counts = retention.dry_run(policy("long", keep_last=1))
+    assert {why: reason["count"] for why, reason in counts.reasons.items()} == {
         "head": 1,
         "in_hand": 8,
     }
@@ -308,18 +308,18 @@ def test_who_may_not_and_what_is_not_clear_is_refused(people: cast.People) -> No
 
 
 def test_failures_are_kept_longer_where_their_status_has_an_age() -> None:
-    made = graph("fails")
+    flow = graph("fails")
     broken = {1}
 
-    @made.node("second")
+    @flow.node("second")
     def second(state: Any, ctx: Any) -> dict[str, Any]:
         if broken:
             raise RuntimeError("no")
         return {"notes": ["second"]}
 
-    made.node("first")(lambda state, ctx: {"notes": ["first"]})
-    join_in_a_row(made, "first", "second")
-    failed = advanced(made)
+    flow.node("first")(lambda state, ctx: {"notes": ["first"]})
+    join_in_a_row(flow, "first", "second")
+    failed = advanced(flow)
     broken.clear()
     done = runs.advance(runs.start("fails", {}).id)
     assert failed.status == "failed"
@@ -334,7 +334,9 @@ def test_failures_are_kept_longer_where_their_status_has_an_age() -> None:
             policy("fails", max_age_days=ages),
             now=timezone.now() + timedelta(days=days),
         )
-        assert {one["run"] for one in aged.examples} == {str(one) for one in going}
+        assert {example["run"] for example in aged.examples} == {
+            str(one) for one in going
+        }
     rule = policy("fails", keep_last=1, max_age_days={"failed": 30})
     pruned(rule)
     assert len(seqs(failed)) == before
@@ -402,5 +404,5 @@ def test_a_pin_that_is_set_between_two_pieces_keeps_its_checkpoint(
     assert seqs(run) == [1, 8]
     assert removed[0] == 3
     assert sum(removed) == 7
-    assert {one: before[one] for one in loaded()} == loaded()
+    assert {row: before[row] for row in loaded()} == loaded()
     assert faults() == []

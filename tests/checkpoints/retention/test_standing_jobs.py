@@ -72,7 +72,7 @@ def test_an_uploaded_file_goes_when_no_run_names_it_and_it_is_a_week_old(
         run = runs.cancel(runs.start(graph.name, {"letter": named}).id)
         Path(tmp_path / Upload.objects.get(id=bad["file"]).stored_as).unlink()
         swept("sweep_uploads")
-        assert {str(one.id) for one in Upload.objects.all()} == {
+        assert {str(upload.id) for upload in Upload.objects.all()} == {
             named["file"],
             young["file"],
         }
@@ -87,7 +87,7 @@ def test_an_uploaded_file_goes_when_no_run_names_it_and_it_is_a_week_old(
         assert kinds.advance(Job.objects.get(kind="prune_runs").id).error == ""
         assert not Run.objects.exists()
         swept("sweep_uploads")
-        assert [str(one.id) for one in Upload.objects.all()] == [young["file"]]
+        assert [str(upload.id) for upload in Upload.objects.all()] == [young["file"]]
         # As a start does whose file was swept since it looked.
         monkeypatch.setattr(uploads, "check_refs", lambda value, by: None)
         with pytest.raises(InvalidValue, match="no uploaded file"):

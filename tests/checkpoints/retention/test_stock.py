@@ -34,7 +34,7 @@ def _history() -> None:
 
 def _counted() -> list[dict[str, Any]]:
     """The same, row by row."""
-    found = []
+    collected = []
     for graph in {run.graph for run in Run.objects.all()}:
         rows = [
             row
@@ -50,10 +50,10 @@ def _counted() -> list[dict[str, Any]]:
             "runs": len({row.run_id for row in rows}),
             "checkpoints": len(rows),
         }
-        found.append(
+        collected.append(
             {**line, "bytes": sum(row.stored_size for row in rows), "ages": ages}
         )
-    return sorted(found, key=lambda one: -one["bytes"])
+    return sorted(collected, key=lambda one: -one["bytes"])
 
 
 @pytest.mark.usefixtures("_history")
@@ -61,15 +61,15 @@ def test_the_table_says_what_the_rows_say_the_largest_graph_first_with_one_query
     None
 ):
     with CaptureQueriesContext(connection) as queries:
-        found = stock(now=NOW)
+        table = stock(now=NOW)
     assert len(queries) == 1
-    assert found == _counted()
-    assert [(one["graph"], one["runs"]) for one in found] == [
+    assert table == _counted()
+    assert [(one["graph"], one["runs"]) for one in table] == [
         ("large", 2),
         ("small", 1),
     ]
-    assert [sum(one["ages"]) for one in found] == [one["bytes"] for one in found]
-    assert all(found[0]["ages"])
+    assert [sum(one["ages"]) for one in table] == [one["bytes"] for one in table]
+    assert all(table[0]["ages"])
 
 
 def test_where_nothing_is_kept_the_table_is_empty() -> None:

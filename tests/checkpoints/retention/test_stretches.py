@@ -26,7 +26,7 @@ def test_bytes_outside_the_rows_go_with_them(tmp_path: Any, configure: Any) -> N
     run = long_run(payloads="files")
     before = loaded()
     pruned(policy("long", keep_last=2))
-    assert {one: before[one] for one in loaded()} == loaded()
+    assert {row: before[row] for row in loaded()} == loaded()
     assert len([path for path in folder.rglob("*") if path.is_file()]) == 3
     assert faults() == []
     assert seqs(run) == [7, 8]
@@ -67,18 +67,18 @@ def test_a_snapshot_that_was_made_before_the_run_went_on_is_made_anew(
     for _ in range(3):
         run = slice_of(run)
     make = stretches.make_anchor
-    made = []
+    rows = []
 
     def late(*args: Any) -> Any:
-        made.append(make(*args))
-        if len(made) == 1:
+        rows.append(make(*args))
+        if len(rows) == 1:
             slice_of(run)
-        return made[-1]
+        return rows[-1]
 
     monkeypatch.setattr(stretches, "make_anchor", late)
     pruned(policy("goes_on", keep_last=1))
     run.refresh_from_db()
-    assert len(made) == 2
+    assert len(rows) == 2
     assert seqs(run) == [run.head_seq]
     assert faults() == []
 
@@ -93,11 +93,11 @@ def test_a_long_stretch_goes_in_pieces_from_its_end_each_with_its_line(
     assert pruned(policy("long", keep_last=1)).progress["done"] == 8
     lines = RunEvent.objects.filter(run=run, type="history_removed").order_by("seq")
     gone = [timeline.payload_of(line)["checkpoints"] for line in lines]
-    assert [(one["first"], one["last"], one["count"]) for one in gone] == [
+    assert [(row["first"], row["last"], row["count"]) for row in gone] == [
         (5, 7, 3),
         (2, 4, 3),
         (0, 1, 2),
     ]
-    assert {one: before[one] for one in loaded()} == loaded()
+    assert {row: before[row] for row in loaded()} == loaded()
     assert seqs(run) == [8]
     assert faults() == []

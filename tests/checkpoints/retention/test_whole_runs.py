@@ -49,7 +49,7 @@ def anchored() -> None:
 
 def rows_of(run: Run) -> dict[str, int]:
     """How many rows of any table name a run."""
-    found = {}
+    collected = {}
     for model in apps.get_models():
         names = {field.name for field in model._meta.concrete_fields}
         if (
@@ -57,8 +57,8 @@ def rows_of(run: Run) -> dict[str, int]:
             and model is not AuditLine
             and (n := model._base_manager.filter(run=run.id).count())
         ):
-            found[model.__name__] = n
-    return found
+            collected[model.__name__] = n
+    return collected
 
 
 def test_a_run_goes_with_all_that_hangs_on_it_and_the_audit_log_still_verifies(
@@ -69,8 +69,8 @@ def test_a_run_goes_with_all_that_hangs_on_it_and_the_audit_log_still_verifies(
     retention.hold(other.id, "stays", by=None)
     anchored()
     rule = policy("short", **GONE)
-    found = retention.dry_run(rule)
-    assert found.counts == {"checkpoints": 5, "runs": 1, "kept": 5}
+    counts = retention.dry_run(rule)
+    assert counts.counts == {"checkpoints": 5, "runs": 1, "kept": 5}
     job = pruned(rule, by=people.steward)
     assert job.progress["done"] == 5
     assert rows_of(run) == {}
@@ -92,7 +92,7 @@ def test_a_run_goes_with_all_that_hangs_on_it_and_the_audit_log_still_verifies(
     )
 
 
-def test_of_a_run_that_was_forked_the_row_the_head_and_the_point_stay() -> None:
+def test_a_forked_run_keeps_its_row_its_head_and_the_point_of_the_fork() -> None:
     run = long_run("short", "abcd")
     point = Checkpoint.objects.get(run=run, seq=2)
     fork = runs.advance(runs.fork(point.id).id)
@@ -100,7 +100,7 @@ def test_of_a_run_that_was_forked_the_row_the_head_and_the_point_stay() -> None:
     pruned(policy("short", **GONE))
     assert seqs(run) == [2, 4]
     assert Run.objects.filter(id=fork.id).exists() is False
-    assert {one: before[one] for one in loaded()} == loaded()
+    assert {row: before[row] for row in loaded()} == loaded()
     assert faults() == []
     pruned(policy("short", **GONE))
     assert not Run.objects.exists()
@@ -272,9 +272,9 @@ def test_a_run_goes_in_few_statements_however_long_it_was() -> None:
         )
         taken.append(
             [
-                one.split()[0]
-                for one in sent
-                if one.startswith(("SELECT", "INSERT", "UPDATE", "DELETE"))
+                query.split()[0]
+                for query in sent
+                if query.startswith(("SELECT", "INSERT", "UPDATE", "DELETE"))
             ]
         )
     assert taken[0] == taken[1]

@@ -37,11 +37,11 @@ def run(people: cast.People, configure: Any) -> Run:
 
 def keys_of_payloads() -> dict[str, set[str]]:
     """Table -> the ids of the keys that encrypt its payloads."""
-    found: dict[str, set[str]] = {}
+    collected: dict[str, set[str]] = {}
     for table, _, data in dump.payloads():
         if data:
-            found.setdefault(table, set()).add(key_of(data))
-    return found
+            collected.setdefault(table, set()).add(key_of(data))
+    return collected
 
 
 def forget() -> None:
@@ -54,11 +54,13 @@ def forget() -> None:
 def test_the_payloads_of_a_run_are_under_its_own_key_and_that_is_under_the_rings(
     run: Run,
 ) -> None:
-    found = keys_of_payloads()
+    key_ids = keys_of_payloads()
     own = {f"@{run.id.hex}"}
-    assert found.pop("RunKey") == {keyring().encrypter}
-    assert found.pop("MemoryTrace") == {keyring().encrypter}, "memory belongs to no run"
-    assert {table: keys for table, keys in found.items() if keys != own} == {}
+    assert key_ids.pop("RunKey") == {keyring().encrypter}
+    assert key_ids.pop("MemoryTrace") == {keyring().encrypter}, (
+        "memory belongs to no run"
+    )
+    assert {table: keys for table, keys in key_ids.items() if keys != own} == {}
     forget()
     assert verification.verify_run(run.id) == []
     assert timeline.state_at(timeline.list_checkpoints(run.id)[0].id)["scratch"][

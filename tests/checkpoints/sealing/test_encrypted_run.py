@@ -68,8 +68,8 @@ def start(olive: Client) -> Any:
 
 def decide(rita: Client, run: Run) -> Any:
     """Edit the payout, approve the letter, reject the note."""
-    (asked,) = rita.get("requests/", run=str(run.id), waiting="me").json()["results"]
-    writes = rita.get(f"requests/{asked['id']}/").json()["writes"]
+    (request,) = rita.get("requests/", run=str(run.id), waiting="me").json()["results"]
+    writes = rita.get(f"requests/{request['id']}/").json()["writes"]
     content = [
         {
             "verdict": "edit",
@@ -159,13 +159,13 @@ def test_what_a_node_of_an_encrypted_run_reports_is_encrypted_while_it_is_shown(
         )
         seen.append((bytes(run.progress), progress_of(run)))
 
-    made = Graph(
+    flow = Graph(
         "reporting", input=secret_claim.Claim, state=secret_claim.State, encrypted=True
     )
-    made.node("work")(work)
-    made.edge(START, "work")
-    made.edge("work", END)
-    registry.replace(made)
+    flow.node("work")(work)
+    flow.edge(START, "work")
+    flow.edge("work", END)
+    registry.replace(flow)
     assert runs.advance(runs.start("reporting", {}).id).status == Status.COMPLETED
     ((kept, facts),) = seen
     assert kept[:1] == ENCRYPTED

@@ -97,7 +97,7 @@ def test_the_row_of_a_run_proves_nothing_under_a_compromised_key(
 
 
 def a_result(**columns: Any) -> TaskResult:
-    given = {
+    values = {
         "node": "n",
         "visit": 1,
         "index": 0,
@@ -106,7 +106,7 @@ def a_result(**columns: Any) -> TaskResult:
         "over_at": NOW,
         **columns,
     }
-    return TaskResult(run_id=UUID(int=7), line=1, outcome="done", superstep=1, **given)
+    return TaskResult(run_id=UUID(int=7), line=1, outcome="done", superstep=1, **values)
 
 
 def sealed(row: Any, protection: Protection = PLAIN) -> Any:
@@ -165,8 +165,8 @@ def test_encrypted_bytes_open_in_their_own_table_row_and_column_alone(
 ) -> None:
     configure(**TWO_KEYS)
     row = a_result()
-    kept = sealed_rows.encrypted(row, "output", b"secret", COVER)
-    assert sealed_rows.decrypted(row, "output", kept) == b"secret"
+    ciphertext = sealed_rows.encrypted(row, "output", b"secret", COVER)
+    assert sealed_rows.decrypted(row, "output", ciphertext) == b"secret"
     same = {
         "run_id": row.run_id,
         "line": 1,
@@ -181,7 +181,7 @@ def test_encrypted_bytes_open_in_their_own_table_row_and_column_alone(
         (MemoryRecord(**same), "asked"),
     ):
         with pytest.raises(TamperedRow, match="moved here"):
-            sealed_rows.decrypted(other, column, kept)
+            sealed_rows.decrypted(other, column, ciphertext)
 
 
 def test_what_is_empty_stays_empty_where_its_run_is_encrypted(configure: Any) -> None:
@@ -196,13 +196,13 @@ def test_a_row_that_is_sealed_again_keeps_its_other_payloads_and_verifies(
 ) -> None:
     configure(**TWO_KEYS)
     row = sealed(a_result(output=pack_json({"a": 1})), COVER)
-    kept = bytes(row.output)
+    stored_bytes = bytes(row.output)
     assert set(sealed_rows.seal_again(row, COVER, error=pack_json({"b": 2}))) == {
         "error",
         "seal",
         "seal_key",
     }
-    assert bytes(row.output) == kept
+    assert bytes(row.output) == stored_bytes
     sealed_rows.verify_row(row, COVER)
 
 
@@ -246,23 +246,23 @@ def test_a_row_that_says_when_it_was_written_is_believed_if_that_was_before_the_
 # Keys
 
 
-def ring(**more: Any) -> Keyring:
-    return Keyring({"s": b"s" * 32}, {"old": b"o" * 32, "new": b"n" * 32}, **more)
+def ring(**options: Any) -> Keyring:
+    return Keyring({"s": b"s" * 32}, {"old": b"o" * 32, "new": b"n" * 32}, **options)
 
 
 def test_bytes_open_under_the_name_that_they_were_encrypted_under_alone() -> None:
     name = uuid4().bytes
-    kept = ring().lock(b"secret", name)
-    assert ring().open(kept, name) == b"secret"
+    ciphertext = ring().lock(b"secret", name)
+    assert ring().open(ciphertext, name) == b"secret"
     for other in (b"", name[:-1], name + b"x"):
         with pytest.raises(TamperedRow):
-            ring().open(kept, other)
+            ring().open(ciphertext, other)
 
 
 def test_another_key_under_the_same_id_is_a_wrong_key_and_no_tampering() -> None:
-    kept = ring().lock(b"secret", b"name")
+    ciphertext = ring().lock(b"secret", b"name")
     with pytest.raises(WrongKey, match="not the one that made this"):
-        Keyring({"s": b"s" * 32}, {"new": b"x" * 32}).open(kept, b"name")
+        Keyring({"s": b"s" * 32}, {"new": b"x" * 32}).open(ciphertext, b"name")
 
 
 def test_keys_for_hashes_and_for_marks_are_derived_apart_and_differ_from_key_to_key() -> (
@@ -270,13 +270,13 @@ def test_keys_for_hashes_and_for_marks_are_derived_apart_and_differ_from_key_to_
 ):
     from checkpoints.core.keyring import derived
 
-    one = ring()
+    keyring = ring()
     assert (
         len(
             {
-                one.keyed_hash("old", b"x"),
-                one.keyed_hash("new", b"x"),
-                one.mac("s", b"x").hex(),
+                keyring.keyed_hash("old", b"x"),
+                keyring.keyed_hash("new", b"x"),
+                keyring.mac("s", b"x").hex(),
             }
         )
         == 3

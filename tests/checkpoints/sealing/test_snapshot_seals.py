@@ -37,13 +37,13 @@ def test_a_row_costs_one_hmac_and_one_with_a_snapshot_two(
     seq: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = checkpoint_at(a_run(), seq)
-    made = []
+    rows = []
     mac = Keyring.mac
-    monkeypatch.setattr(Keyring, "mac", lambda *given: made.append(1) or mac(*given))
+    monkeypatch.setattr(Keyring, "mac", lambda *given: rows.append(1) or mac(*given))
     for act in (sealed_rows.seal, sealed_rows.verify_row):
-        made.clear()
+        rows.clear()
         act(row, PLAIN)
-        assert len(made) == (1 if seq else 2)
+        assert len(rows) == (1 if seq else 2)
 
 
 def test_an_old_row_that_is_given_a_snapshot_is_loaded_from_it_and_stays_as_it_was_sealed() -> (

@@ -102,8 +102,8 @@ def test_saves_at_the_same_moment_all_find_their_place() -> None:
             connection.close()
 
     with ThreadPoolExecutor(6) as pool:
-        made = list(pool.map(save, range(24)))
-    assert sorted(one.seq for one in made) == [*range(24)]
+        saved = list(pool.map(save, range(24)))
+    assert sorted(one.seq for one in saved) == [*range(24)]
     assert len(store.list(run="crowded")) == 24
 
 
@@ -145,10 +145,10 @@ def test_a_fork_of_a_run_carries_its_input_and_leaves_its_rows_as_they_are() -> 
     store = CheckpointStore()
     before = list(Checkpoint.objects.filter(run=run).order_by("seq").values())
     forked = store.fork(f"{run.key}:step-1", {"scratch": {"total": 7}})
-    found = store.get(forked.id)
-    assert found.state["input"] == {"folder": ""}
-    assert found.state["scratch"]["notes"] == ["a"]
-    assert found.state["scratch"]["total"] == 7
+    row = store.get(forked.id)
+    assert row.state["input"] == {"folder": ""}
+    assert row.state["scratch"]["notes"] == ["a"]
+    assert row.state["scratch"]["total"] == 7
     assert list(Checkpoint.objects.filter(run=run).order_by("seq").values()) == before
     assert not Run.objects.filter(id=forked.run).exists()
 

@@ -98,28 +98,31 @@ def graph_of(name: str = "aligned", *, words: str = "Dear", **settings: Any) -> 
     return graph
 
 
-def decided(run: Run, by: Any, verdict: str = "approve", **more: Any) -> Run:
+def decided(run: Run, by: Any, verdict: str = "approve", **options: Any) -> Run:
     request = ApprovalRequest.objects.get(run=run, status="open")
     row = PendingWrite.objects.get(run=run, line=request.line, revision=1)
     reviews.decide(
         request.id,
-        [{"write": str(row.write), "hash": row.hash, "verdict": verdict, **more}],
+        [{"write": str(row.write), "hash": row.hash, "verdict": verdict, **options}],
         by=by,
     )
     return runs.advance(run.id)
 
 
 def lived(
-    people: People, verdict: str | None = "approve", amount: int = 10, **more: Any
+    people: People, verdict: str | None = "approve", amount: int = 10, **options: Any
 ) -> Run:
     """A run of the graph that is registered now, decided so."""
     run = runs.advance(runs.start("aligned", {"amount": amount}).id)
     assert run.status == "paused", run.error_code
-    return decided(run, people.reviewer, verdict, **more) if verdict else run
+    return decided(run, people.reviewer, verdict, **options) if verdict else run
 
 
 def reasons(found: Alignment) -> dict[str, Any]:
-    return {f"{one.partition}.{one.path}": one.reason for one in found.differences}
+    return {
+        f"{difference.partition}.{difference.path}": difference.reason
+        for difference in found.differences
+    }
 
 
 def nodes(found: Alignment) -> list[tuple[str, str]]:
@@ -135,25 +138,25 @@ def nodes(found: Alignment) -> list[tuple[str, str]]:
 
 def test_two_runs_that_did_the_same_are_the_same_to_their_ends(people: People) -> None:
     graph_of()
-    found = timeline.align(lived(people).id, lived(people).id)
-    assert found.rows == []
-    assert found.differences == []
-    assert found.split is not None
-    assert [place.seq for place in found.split] == [7, 7]
-    assert found.other_graph is False
-    assert found.cut is False
-    assert found.cut_rows is False
+    alignment = timeline.align(lived(people).id, lived(people).id)
+    assert alignment.rows == []
+    assert alignment.differences == []
+    assert alignment.split is not None
+    assert [place.seq for place in alignment.split] == [7, 7]
+    assert alignment.other_graph is False
+    assert alignment.cut is False
+    assert alignment.cut_rows is False
 
 
 def test_a_run_that_stands_still_is_the_same_up_to_there(people: People) -> None:
     graph_of()
     a = lived(people, None)
     b = lived(people)
-    found = timeline.align(a.id, b.id)
-    assert found.split is not None
-    assert found.split[0].seq == naive_history.rows_of(a)[-1].seq
-    assert nodes(found) == [("-", "propose"), ("-", "close")]
-    assert reasons(found) == {
+    alignment = timeline.align(a.id, b.id)
+    assert alignment.split is not None
+    assert alignment.split[0].seq == naive_history.rows_of(a)[-1].seq
+    assert nodes(alignment) == [("-", "propose"), ("-", "close")]
+    assert reasons(alignment) == {
         "scratch.payout": Reason("answer", ("propose",), "b"),
         "scratch.letter": Reason("path", ("close",), "b"),
     }
@@ -167,9 +170,9 @@ def test_a_patched_fork_splits_where_it_left_and_each_difference_has_its_reason(
     b = runs.advance(
         forks.forked(a, 2, {"scratch": {"confidence": 9}}, by=people.starter).id
     )
-    found = timeline.align(a.id, b.id)
-    assert found.split == ((a.id, 2), (a.id, 2))
-    assert nodes(found) == [
+    alignment = timeline.align(a.id, b.id)
+    assert alignment.split == ((a.id, 2), (a.id, 2))
+    assert nodes(alignment) == [
         ("-", "fork"),
         ("route", "route"),
         ("senior", "auto"),
@@ -177,14 +180,14 @@ def test_a_patched_fork_splits_where_it_left_and_each_difference_has_its_reason(
         ("propose", "-"),
         ("close", "-"),
     ]
-    assert reasons(found) == {
+    assert reasons(alignment) == {
         "scratch.confidence": Reason("patch", (), "b"),
         "scratch.route": Reason("follows", ("route",)),
         "scratch.notes[1]": Reason("path", ("senior", "auto")),
         "scratch.payout": Reason("answer", ("propose",), "a"),
         "scratch.letter": Reason("path", ("close",), "a"),
     }
-    by_path = {one.path: one for one in found.differences}
+    by_path = {difference.path: difference for difference in alignment.differences}
     assert by_path["confidence"].a == 5
     assert by_path["confidence"].b == 9
     assert by_path["confidence"].seqs == (None, 0)
@@ -202,10 +205,10 @@ def test_a_fork_that_was_not_patched_shares_more_than_its_origin_until_the_first
     WORLD["read"] = "other"
     b = runs.advance(forks.forked(a, 2, by=people.starter).id)
     b = decided(b, people.reviewer, "edit", value=77)
-    found = timeline.align(a.id, b.id)
-    assert found.split == ((a.id, 5), (b.id, 3))
-    assert nodes(found) == [("propose", "propose"), ("close", "close")]
-    assert reasons(found) == {
+    alignment = timeline.align(a.id, b.id)
+    assert alignment.split == ((a.id, 5), (b.id, 3))
+    assert nodes(alignment) == [("propose", "propose"), ("close", "close")]
+    assert reasons(alignment) == {
         "scratch.payout": Reason("answer", ("propose",)),
         "scratch.letter": Reason("follows", ("close",)),
     }
@@ -222,16 +225,16 @@ def test_two_forks_of_one_run_share_what_the_earlier_one_left_from(
     b = runs.advance(
         forks.forked(origin, 2, {"scratch": {"fetched": "b"}}, by=people.starter).id
     )
-    found = timeline.align(a.id, b.id)
-    assert found.split == ((origin.id, 2), (origin.id, 2))
-    assert nodes(found) == [
+    alignment = timeline.align(a.id, b.id)
+    assert alignment.split == ((origin.id, 2), (origin.id, 2))
+    assert nodes(alignment) == [
         ("-", "fork"),
         ("route", "route"),
         ("fork", "-"),
         ("senior", "senior"),
         ("propose", "propose"),
     ]
-    assert reasons(found) == {
+    assert reasons(alignment) == {
         "scratch.fetched": Reason("patch", (), "b"),
         "scratch.letter": Reason("patch", (), "a"),
     }
@@ -246,9 +249,9 @@ def test_a_run_that_went_back_with_a_patch_is_compared_by_its_current_line(
     left = naive_history.rows_of(a)[2]
     runs.rewind(a.id, left.id, patch={"scratch": {"confidence": 9}}, by=people.starter)
     a = runs.advance(a.id)
-    found = timeline.align(a.id, b.id)
-    assert found.split == ((a.id, 2), (a.id, 2))
-    assert reasons(found) == {
+    alignment = timeline.align(a.id, b.id)
+    assert alignment.split == ((a.id, 2), (a.id, 2))
+    assert reasons(alignment) == {
         "scratch.confidence": Reason("patch", (), "a"),
         "scratch.route": Reason("follows", ("route",)),
         "scratch.notes[1]": Reason("path", ("auto", "senior")),
@@ -270,20 +273,23 @@ def test_a_replay_with_the_same_answers_is_the_same_to_its_end_and_is_told_as_on
     a = lived(people)
     b = runs.advance(runs.replay(naive_history.rows_of(a)[1].id, by=people.starter).id)
     assert b.status == "completed", b.error_code
-    found = timeline.align(a.id, b.id)
-    assert found.split is not None
-    assert found.split[0].seq == 7
-    assert nodes(found) == []
-    assert found.differences == []
-    assert [one.how for _, one in timeline.lineage(a.id).walk()] == ["", "replay"]
+    alignment = timeline.align(a.id, b.id)
+    assert alignment.split is not None
+    assert alignment.split[0].seq == 7
+    assert nodes(alignment) == []
+    assert alignment.differences == []
+    assert [control.how for _, control in timeline.lineage(a.id).walk()] == [
+        "",
+        "replay",
+    ]
 
 
 def test_another_input_is_the_reason_where_nothing_nearer_is_known(
     people: People,
 ) -> None:
     graph_of()
-    found = timeline.align(lived(people, amount=10).id, lived(people, amount=20).id)
-    assert reasons(found) == {
+    alignment = timeline.align(lived(people, amount=10).id, lived(people, amount=20).id)
+    assert reasons(alignment) == {
         "input.amount": Reason("input"),
         "scratch.payout": Reason("input", ("propose",)),
         "scratch.letter": Reason("input", ("close",)),
@@ -296,10 +302,10 @@ def test_what_the_world_answered_otherwise_is_told_from_what_both_looked_up_live
     graph_of()
     a = lived(people)
     WORLD.update(read="other", outside="other")
-    found = timeline.align(a.id, lived(people).id)
-    assert found.split is not None
-    assert [place.seq for place in found.split] == [0, 0]
-    assert reasons(found) == {
+    alignment = timeline.align(a.id, lived(people).id)
+    assert alignment.split is not None
+    assert [place.seq for place in alignment.split] == [0, 0]
+    assert reasons(alignment) == {
         "scratch.fetched": Reason("unknown", ("fetch",)),
         "scratch.paid": Reason("outside", ("pay",)),
         "scratch.letter": Reason("follows", ("close",)),
@@ -326,9 +332,9 @@ def test_a_rejection_is_another_answer(
         lived(people, verdict, **({"reason": "no"} if verdict == "reject" else {}))
         for verdict in verdicts
     )
-    found = reasons(timeline.align(a.id, b.id))
-    assert found["scratch.payout"] == Reason("answer", ("propose",))
-    assert found["scratch.letter"] == Reason("follows", ("close",))
+    run_reasons = reasons(timeline.align(a.id, b.id))
+    assert run_reasons["scratch.payout"] == Reason("answer", ("propose",))
+    assert run_reasons["scratch.letter"] == Reason("follows", ("close",))
 
 
 def test_memory_that_was_read_otherwise_is_a_reason(people: People) -> None:
@@ -356,10 +362,10 @@ def test_runs_of_different_graphs_are_laid_by_the_names_of_nodes_and_it_is_said(
     a = lived(people)
     graph_of("other_graph")
     b = runs.advance(runs.start("other_graph", {}).id)
-    found = timeline.align(a.id, b.id)
-    assert found.other_graph
-    assert ("route", "route") not in nodes(found), "they are the same up to there"
-    assert found.split is not None
+    alignment = timeline.align(a.id, b.id)
+    assert alignment.other_graph
+    assert ("route", "route") not in nodes(alignment), "they are the same up to there"
+    assert alignment.split is not None
 
 
 def test_states_at_two_checkpoints_are_compared_where_they_are_named(
@@ -370,9 +376,9 @@ def test_states_at_two_checkpoints_are_compared_where_they_are_named(
     b = runs.advance(
         forks.forked(a, 2, {"scratch": {"confidence": 9}}, by=people.starter).id
     )
-    found = timeline.align(a.id, b.id, at=(3, 1))
-    assert found.at == (3, 1)
-    assert set(reasons(found)) == {"scratch.confidence", "scratch.route"}
+    alignment = timeline.align(a.id, b.id, at=(3, 1))
+    assert alignment.at == (3, 1)
+    assert set(reasons(alignment)) == {"scratch.confidence", "scratch.route"}
     for nowhere in ((3, 99), (99, 1), (2, 1)):
         with pytest.raises(UnknownThing):
             timeline.align(a.id, b.id, at=nowhere)
@@ -457,11 +463,11 @@ def _told(found: Alignment, *, turned: bool = False) -> dict[str, Any]:
     round would.
     """
 
-    def word(one: str) -> str:
-        return TURNED.get(one, one) if turned else one
+    def word(name: str) -> str:
+        return TURNED.get(name, name) if turned else name
 
-    def pair(one: Any) -> tuple[Any, ...]:
-        return tuple(reversed(one)) if turned else tuple(one)
+    def pair(item: Any) -> tuple[Any, ...]:
+        return tuple(reversed(item)) if turned else tuple(item)
 
     return {
         "runs": pair([run.id for run in found.runs]),
@@ -470,15 +476,15 @@ def _told(found: Alignment, *, turned: bool = False) -> dict[str, Any]:
         "at": pair(found.at),
         "more": (found.other_graph, found.cut_rows, found.cut),
         "differences": {
-            (one.partition, one.path): (
-                word(one.kind),
-                pair([one.a, one.b]),
-                pair(one.seqs),
-                one.reason.kind,
-                {*one.reason.nodes},
-                word(one.reason.run),
+            (difference.partition, difference.path): (
+                word(difference.kind),
+                pair([difference.a, difference.b]),
+                pair(difference.seqs),
+                difference.reason.kind,
+                {*difference.reason.nodes},
+                word(difference.reason.run),
             )
-            for one in found.differences
+            for difference in found.differences
         },
     }
 
@@ -489,9 +495,12 @@ def test_the_comparison_the_other_way_round_is_its_mirror(
 ) -> None:
     made = _relatives(people, Random(seed))
     for a, b in combinations(made, 2):
-        found = timeline.align(a.id, b.id)
+        alignment = timeline.align(a.id, b.id)
         other = timeline.align(b.id, a.id)
-        assert _told(found, turned=True) == _told(other), (made.index(a), made.index(b))
+        assert _told(alignment, turned=True) == _told(other), (
+            made.index(a),
+            made.index(b),
+        )
 
 
 def test_at_most_eight_queries_however_long_the_runs_are(people: People) -> None:

@@ -28,15 +28,18 @@ def origin(steps: int = 4) -> Run:
 
 def left_from(above: Run, seq: int, *, travel: str = "fork") -> Run:
     """A run whose first checkpoint is a copy of another's."""
-    left = Checkpoint.objects.get(run=above, seq=seq)
-    run = a_run(origin_checkpoint=left.id)
-    a_checkpoint(run, 0, source=travel, parent=left.id)
-    forks.began(run, 1, left, travel=travel)
+    departed = Checkpoint.objects.get(run=above, seq=seq)
+    run = a_run(origin_checkpoint=departed.id)
+    a_checkpoint(run, 0, source=travel, parent=departed.id)
+    forks.began(run, 1, departed, travel=travel)
     return run
 
 
 def told(found: Lineage) -> list[Any]:
-    return [(depth, one.run.key, one.how, one.seq) for depth, one in found.walk()]
+    return [
+        (depth, control.run.key, control.how, control.seq)
+        for depth, control in found.walk()
+    ]
 
 
 def test_the_tree_is_the_same_from_wherever_it_is_asked_for() -> None:
@@ -53,22 +56,24 @@ def test_the_tree_is_the_same_from_wherever_it_is_asked_for() -> None:
         (1, replay.key, "replay", 1),
     ]
     for run in (first, fork, replay, inner, child):
-        found = timeline.lineage(run.id)
-        assert told(found) == wanted
-        assert not found.cut
-        assert found.path[-1] == run.id
+        tree = timeline.lineage(run.id)
+        assert told(tree) == wanted
+        assert not tree.cut
+        assert tree.path[-1] == run.id
     assert timeline.lineage(inner.id).path == (first.id, fork.id, inner.id)
     assert [
-        one.task for _, one in timeline.lineage(child.id).walk() if one.how == "child"
+        control.task
+        for _, control in timeline.lineage(child.id).walk()
+        if control.how == "child"
     ] == ["call:1:0"]
 
 
 def test_a_run_that_stands_alone_is_a_tree_of_one() -> None:
     run = origin()
-    found = timeline.lineage(str(run.id))
-    assert told(found) == [(0, run.key, "", None)]
-    assert found.path == (run.id,)
-    assert found.cut is False
+    tree = timeline.lineage(str(run.id))
+    assert told(tree) == [(0, run.key, "", None)]
+    assert tree.path == (run.id,)
+    assert tree.cut is False
 
 
 def test_a_rewind_is_no_relative() -> None:
@@ -107,17 +112,17 @@ def test_many_runs_cost_no_further_query_and_a_large_tree_is_cut_but_for_the_way
     assert counts[0] == counts[1] <= 6
     last = left_from(left_from(first, 2), 0)
     monkeypatch.setattr("checkpoints.timeline.family.MOST", 10)
-    found = timeline.lineage(last.id)
-    assert found.cut
-    assert len(told(found)) <= 10
-    assert last.id in {one.run.id for _, one in found.walk()}
+    tree = timeline.lineage(last.id)
+    assert tree.cut
+    assert len(told(tree)) <= 10
+    assert last.id in {control.run.id for _, control in tree.walk()}
 
 
 def test_a_line_that_was_altered_is_shown_with_its_fault() -> None:
     first = origin()
     fork = left_from(first, 1)
     tamper(fork.lines.get(), departure_seq=3)
-    faults = [one.fault for _, one in timeline.lineage(first.id).walk()]
+    faults = [control.fault for _, control in timeline.lineage(first.id).walk()]
     assert faults[0] is None
     assert faults[1] is not None
     assert faults[1].tampered

@@ -70,15 +70,15 @@ def test_an_edit_before_a_checkpoint_is_held_at_it_whatever_the_clock_of_who_edi
 def test_a_write_whose_base_moved_behind_a_checkpoint_is_held_at_it_as_it_was(
     people: People,
 ) -> None:
-    made = small_graphs.graph("rebased")
+    flow = small_graphs.graph("rebased")
     for name in ("one", "two"):
         proposed = {"letter": f"dear {name}"}
-        made.node(name, effect="human", gate=Gate(reviewers=["group:claims"]))(
+        flow.node(name, effect="human", gate=Gate(reviewers=["group:claims"]))(
             lambda state, ctx, it=proposed: it
         )
-        made.edge(START, name)
-        made.edge(name, END, when=("approved", "partial", "rejected"))
-    run = small_graphs.advanced(made)
+        flow.edge(START, name)
+        flow.edge(name, END, when=("approved", "partial", "rejected"))
+    run = small_graphs.advanced(flow)
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve", None])
     run = runs.advance(run.id)
     now, then = timeline.list_checkpoints(run.id)[:2]

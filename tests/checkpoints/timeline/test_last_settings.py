@@ -33,27 +33,27 @@ class Steps(BaseModel):
 
 def history(steps: int) -> Checkpoint:
     """The last checkpoint of a run that sets its case in the first superstep only."""
-    made = Graph(
+    flow = Graph(
         "set_once", input=Steps, state=State, max_supersteps=2 * LONG, snapshot=10
     )
 
-    @made.node()
+    @flow.node()
     def first(state: State, ctx: Any) -> dict[str, Any]:
         return {"case": {"amount": 7}, "left": ctx.input.steps - 1}
 
-    @made.node()
+    @flow.node()
     def count(state: State, ctx: Any) -> dict[str, Any]:
         return {"left": state.left - 1}
 
-    made.edge(START, "first")
-    made.edge("first", "count")
-    made.branch(
+    flow.edge(START, "first")
+    flow.edge("first", "count")
+    flow.branch(
         "count",
         lambda state: "on" if state.left else "off",
         {"on": "count", "off": END},
     )
-    registered(made)
-    run = runs.advance(runs.start(made.name, {"steps": steps}).id)
+    registered(flow)
+    run = runs.advance(runs.start(flow.name, {"steps": steps}).id)
     assert run.superstep == steps
     return timeline.get_checkpoint(f"{run.key}:at-{steps}")
 

@@ -78,8 +78,8 @@ def told(run: Run) -> list[list[tuple[Any, ...]]]:
     rows = [timeline.get_checkpoint(row.id) for row in naive_history.rows_of(run)]
     return [
         [
-            (one.node, one.index, one.source, one.output)
-            for one in timeline.node_outputs(row)
+            (output.node, output.index, output.source, output.output)
+            for output in timeline.node_outputs(row)
         ]
         for row in rows
     ]
@@ -127,7 +127,7 @@ def test_a_change_of_the_whole_state_shows_the_values_of_the_channels_that_were_
     }
 
 
-def test_of_an_open_superstep_what_finished_is_told() -> None:
+def test_an_open_superstep_lists_what_finished() -> None:
     graph_of()
     BROKEN.add("note")
     run = runs.advance(runs.start("outputs", {}).id)
@@ -150,9 +150,9 @@ def test_at_most_three_queries() -> None:
     run = runs.advance(runs.start("outputs", {}).id)
     for row in [timeline.get_checkpoint(row.id) for row in naive_history.rows_of(run)]:
         with CaptureQueriesContext(connection) as queries:
-            found = timeline.node_outputs(row)
+            node_outputs = timeline.node_outputs(row)
         assert len(queries) <= 3
-        assert all(isinstance(one, NodeOutput) for one in found)
+        assert all(isinstance(output, NodeOutput) for output in node_outputs)
 
 
 def test_a_change_that_was_altered_is_refused() -> None:

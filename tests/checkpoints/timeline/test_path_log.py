@@ -29,12 +29,12 @@ def test_blame_and_history_are_what_comparing_every_two_neighbours_gives(
     run = finished(long_graph(snapshot=snapshot, checkpoints=policy))
     states = naive_history.states_of(run)
     for path, seqs in naive_history.changed_at(states).items():
-        found = timeline.history(run.id, path)
-        assert [one.checkpoint.seq for one in found] == seqs, path
+        history = timeline.history(run.id, path)
+        assert [step.checkpoint.seq for step in history] == seqs, path
         assert timeline.blame(head_of(run).id, path).checkpoint.seq == seqs[-1], path
     middle = naive_history.rows_of(run)[len(states) // 2]
     for path, seqs in naive_history.changed_at(
-        [one for one in states if one[0] <= middle.seq]
+        [state for state in states if state[0] <= middle.seq]
     ).items():
         assert timeline.blame(middle.id, path).checkpoint.seq == seqs[-1], path
 
@@ -147,8 +147,8 @@ def test_the_steps_of_a_path_are_exactly_the_checkpoints_in_which_it_differs_fro
         for row in timeline.list_checkpoints(run.id):
             before = [seq for seq in changed[path] if seq < row.seq]
             after = [seq for seq in changed[path] if seq > row.seq]
-            found = timeline.neighbours(row, path)
-            assert found == (
+            neighbours = timeline.neighbours(row, path)
+            assert neighbours == (
                 before[-1] if before else None,
                 after[0] if after else None,
             ), (path, row.seq)
@@ -199,5 +199,5 @@ def test_a_run_that_one_may_not_see_is_not_named(people: People) -> None:
         assert timeline.blame(at, path).checkpoint.run_id == origin.id
         assert timeline.blame(at, path, among=mine).checkpoint.run_id == fork.id
     assert [
-        one.checkpoint.seq for one in timeline.history(fork.id, "case.by", among=mine)
+        step.checkpoint.seq for step in timeline.history(fork.id, "case.by", among=mine)
     ] == [0]

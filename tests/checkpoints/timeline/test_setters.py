@@ -22,14 +22,14 @@ from tests.support.long_runs import head_of
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def signed(run: Run, by: Any, verdict: str, **more: Any) -> None:
+def signed(run: Run, by: Any, verdict: str, **options: Any) -> None:
     [request] = ApprovalRequest.objects.filter(run=run, status="open")
     rows = request.run.pending_writes.filter(revision=1).order_by("position")
     items = [
         {"write": str(row.write), "hash": row.hash, "verdict": "approve"}
         for row in rows
     ]
-    items[0] |= {"verdict": verdict, **more}
+    items[0] |= {"verdict": verdict, **options}
     reviews.sign(run.id, items, by=by)
 
 
@@ -88,9 +88,9 @@ def test_a_patch_that_people_had_to_sign_names_who_patched_and_who_signed_it(
         assert blamed.node == "$patch"
         assert blamed.person == f"{people.starter.username}, {people.reviewer.username}"
         [difference] = [
-            one
-            for one in timeline.align(origin.id, fork.id).differences
-            if one.path == "letter"
+            difference
+            for difference in timeline.align(origin.id, fork.id).differences
+            if difference.path == "letter"
         ]
         assert difference.reason == Reason("patch", (), "b")
 
@@ -130,9 +130,7 @@ def parallel(*, unknown: bool = False) -> Graph:
     return graph
 
 
-def test_of_parallel_nodes_those_are_left_out_whose_result_says_that_they_wrote_nothing_to_it() -> (
-    None
-):
+def test_parallel_nodes_whose_results_did_not_write_to_a_path_are_left_out() -> None:
     graph = parallel()
     at = head_of(runs.advance(runs.start(graph.name, {}).id)).id
     assert timeline.blame(at, "notes").node == "pay, note"
@@ -288,7 +286,9 @@ def test_who_edited_a_patch_that_people_had_to_sign_stands_in_for_who_signed_it(
         signed(fork, people.reviewer, "edit", value="Dear Ravi")
         fork = runs.advance(fork.id)
         [change] = [
-            one for one in timeline.history(fork.id, "letter") if one.node == "$patch"
+            step
+            for step in timeline.history(fork.id, "letter")
+            if step.node == "$patch"
         ]
         assert change.after == "Dear Ravi"
         assert change.person == f"{people.starter.username}, {people.reviewer.username}"

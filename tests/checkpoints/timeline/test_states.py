@@ -210,10 +210,10 @@ def test_the_log_goes_on_after_the_line_that_was_seen(run: Run) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_run_whose_first_event_is_gone_does_not_prove_how_it_was_started() -> None:
-    made = graph("beheaded")
-    made.node("only")(lambda state, ctx: None)
-    join_in_a_row(made, "only")
-    run = advanced(made)
+    flow = graph("beheaded")
+    flow.node("only")(lambda state, ctx: None)
+    join_in_a_row(flow, "only")
+    run = advanced(flow)
     assert timeline.fault_of_run(run) is None
     remove(RunEvent.objects.get(run=run, seq=1))
     fault = timeline.fault_of_run(run)
@@ -254,20 +254,20 @@ def test_an_id_and_its_text_find_the_same_and_nonsense_finds_nothing_by_name(
 
 @pytest.mark.django_db(transaction=True)
 def test_where_supersteps_left_no_row_each_change_names_the_node_that_made_it() -> None:
-    made = graph("no_rows", checkpoints="none", snapshot=1000)
-    made.node("large", checkpoint="after")(
+    flow = graph("no_rows", checkpoints="none", snapshot=1000)
+    flow.node("large", checkpoint="after")(
         lambda state, ctx: {"notes": [f"{n}" * 9 for n in range(300)]}
     )
-    made.node("first")(lambda state, ctx: {"letter": "Dear"})
-    made.node("second")(lambda state, ctx: {"total": 2})
-    made.node("third")(lambda state, ctx: {"notes": ["third"]})
-    join_in_a_row(made, "large", "first", "second", "third")
-    run = advanced(made)
+    flow.node("first")(lambda state, ctx: {"letter": "Dear"})
+    flow.node("second")(lambda state, ctx: {"total": 2})
+    flow.node("third")(lambda state, ctx: {"notes": ["third"]})
+    join_in_a_row(flow, "large", "first", "second", "third")
+    run = advanced(flow)
     [last, _, _] = timeline.list_checkpoints(run.id)
     found = {
-        one.path: one.set_by
-        for one in timeline.changes(last)
-        if one.partition == "scratch"
+        change.path: change.set_by
+        for change in timeline.changes(last)
+        if change.partition == "scratch"
     }
     assert found == {"letter": "first", "total": "second", "notes[300]": "third"}
     assert {path: timeline.blame(last.id, path).node for path in found} == found

@@ -142,8 +142,16 @@ def test_a_line_goes_back_to_its_departure_and_not_through_superseded_checkpoint
 ):
     run = rewound()
     at = {row.seq: row for row in naive_history.rows_of(run)}
-    assert [one.checkpoint.seq for one in timeline.history(run.id, "risk")] == [0, 1, 5]
-    assert [one.checkpoint.seq for one in timeline.history(run.id, "note")] == [0, 1, 7]
+    assert [step.checkpoint.seq for step in timeline.history(run.id, "risk")] == [
+        0,
+        1,
+        5,
+    ]
+    assert [step.checkpoint.seq for step in timeline.history(run.id, "note")] == [
+        0,
+        1,
+        7,
+    ]
     wanted = {
         0: (0, 0),
         1: (1, 1),
@@ -215,8 +223,8 @@ def test_a_value_is_traced_wherever_its_bytes_are_and_however_they_are_kept(
     fork = runs.advance(
         forks.forked(run, 9, {"scratch": {"case": {"by": "x"}}}, by=people.starter).id
     )
-    found = timeline.align(run.id, fork.id)
-    assert found.split == ((run.id, 9), (run.id, 9))
+    alignment = timeline.align(run.id, fork.id)
+    assert alignment.split == ((run.id, 9), (run.id, 9))
     assert (
         timeline.blame(
             timeline.list_checkpoints(fork.id)[-1].id, "case.by"

@@ -107,7 +107,7 @@ def test_every_changed_column_is_named(
             # Whatever the first does not name may be named by the run to which the row
             # moved.
             faults = itertools.chain.from_iterable(
-                verify_run(one.id) for one in (run, other)
+                verify_run(each_run.id) for each_run in (run, other)
             )
             seen = any(fault.table == model._meta.db_table for fault in faults)
         if not seen:

@@ -87,8 +87,8 @@ def test_every_encrypted_column_that_is_broken_is_named_with_its_row(
     for model, column in COLUMNS:
         row = _last(model, run, column)
         field = model._meta.get_field(column)
-        kept = bytes(getattr(row, column))
-        full.put(row, field, breaking(kept))
+        stored_bytes = bytes(getattr(row, column))
+        full.put(row, field, breaking(stored_bytes))
         fault = verify_run(run.id)[0]
         assert fault.table == model._meta.db_table, (
             model,
@@ -101,7 +101,7 @@ def test_every_encrypted_column_that_is_broken_is_named_with_its_row(
             fault,
         )
         assert f"{column} of {fault.what}" in fault.reason
-        full.put(row, field, kept)
+        full.put(row, field, stored_bytes)
     assert verify_run(run.id) == []
 
 

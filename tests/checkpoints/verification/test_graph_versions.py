@@ -74,10 +74,10 @@ def test_no_worker_takes_a_run_back_by_a_version_that_was_forged(
 ) -> None:
     assert list(version_faults()) == []
     forge()
-    left = runs.advance(newer.id)
-    assert left.status == Status.QUEUED
-    assert left.version == "2"
-    assert left.event_seq == newer.event_seq
+    run = runs.advance(newer.id)
+    assert run.status == Status.QUEUED
+    assert run.version == "2"
+    assert run.event_seq == newer.event_seq
     assert claimable.claimable().graphs == frozenset()
     assert {fault.table for fault in version_faults()} == {"checkpoints_graphversion"}
 
@@ -85,9 +85,9 @@ def test_no_worker_takes_a_run_back_by_a_version_that_was_forged(
 def test_a_run_whose_version_was_deleted_is_not_judged_by_guessing(newer: Run) -> None:
     remove(_version("2"))
     versions._structures.clear()
-    left = runs.advance(newer.id)
-    assert left.status == Status.INCOMPATIBLE
-    assert left.version == "2"
+    run = runs.advance(newer.id)
+    assert run.status == Status.INCOMPATIBLE
+    assert run.version == "2"
 
 
 @pytest.mark.parametrize("forge", ["weaker", "none"])
@@ -103,9 +103,9 @@ def test_a_forged_structure_lets_no_weaker_gate_pass(
     )
     GraphVersion.objects.filter(version="1").update(structure=structure)
     monkeypatch.setattr(versions, "_structures", dict[str, dict[str, Any]]())
-    left = runs.advance(run.id)
-    assert left.status == Status.INCOMPATIBLE
-    assert left.version == "1"
+    advanced_run = runs.advance(run.id)
+    assert advanced_run.status == Status.INCOMPATIBLE
+    assert advanced_run.version == "1"
 
 
 def test_versions_that_were_all_deleted_and_noted_again_in_another_order_are_named() -> (

@@ -31,10 +31,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def run(people: People) -> Run:
     """A run that has ended."""
     api_graphs.register()
-    made = runs.advance(
+    other_run = runs.advance(
         runs.start("gated", {"claim_id": "C"}, key="C", by=people.starter).id
     )
-    return runs.cancel(made.id, by=people.starter)
+    return runs.cancel(other_run.id, by=people.starter)
 
 
 @pytest.fixture

@@ -34,11 +34,11 @@ def test_seals_of_a_former_secret_key_verify_while_it_is_a_fallback(
     later = run_actions.start("effects", tmp_path)
     assert verify_run(later.id) == []
     keys = {
-        RunEvent.objects.filter(run=one)
+        RunEvent.objects.filter(run=each_run)
         .values_list("seal_key", flat=True)
         .distinct()
         .get()
-        for one in (run, later)
+        for each_run in (run, later)
     }
     assert len(keys) == 2
     assert all(key.startswith("derived-") for key in keys)

@@ -67,7 +67,7 @@ def _reasons(type_: str, payload: Any, task: str = "node:1:0") -> list[str]:
 @pytest.mark.parametrize("type_", TYPES)
 def test_a_line_with_all_its_facts_is_not_named_for_them(type_: str) -> None:
     reasons = _reasons(type_, _whole(type_))
-    assert not [one for one in reasons if "fact" in one]
+    assert not [reason for reason in reasons if "fact" in reason]
 
 
 @pytest.mark.parametrize("type_", TYPES)
@@ -99,7 +99,8 @@ def test_a_fact_of_another_kind_is_named(type_: str) -> None:
                 continue
             reasons = _reasons(type_, {**_whole(type_), name: other})
             assert any(
-                f"another kind of value as its fact {name!r}" in one for one in reasons
+                f"another kind of value as its fact {name!r}" in reason
+                for reason in reasons
             ), (name, other)
 
 
@@ -121,10 +122,12 @@ def test_a_task_that_is_none_is_named(type_: str, task: str) -> None:
 
 def test_the_fold_of_the_log_refuses_such_a_line(people: People) -> None:
     run = rows.a_run()
-    made = rows.a_checkpoint(run, 0)
-    rows.an_event(run, 1, type="checkpoint_saved", payload={"checkpoint": str(made.id)})
+    checkpoint = rows.a_checkpoint(run, 0)
+    rows.an_event(
+        run, 1, type="checkpoint_saved", payload={"checkpoint": str(checkpoint.id)}
+    )
     with pytest.raises(TamperedRow, match="lacks the fact 'kept'"):
-        log_fold.document_by_log(made.id)
+        log_fold.document_by_log(checkpoint.id)
 
 
 @pytest.mark.parametrize(

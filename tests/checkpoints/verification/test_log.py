@@ -58,13 +58,13 @@ def test_a_checkpoint_that_nobody_can_count_is_named_by_its_number(run: Run) -> 
 def test_the_checkpoint_with_which_a_line_begins_is_named_by_its_id(
     people: cast.People,
 ) -> None:
-    made = paid("begun_twice", people)
-    runs.rewind(made.id, f"{made.key}:at-1", by=people.starter)
-    runs.advance(made.id)
-    row = Checkpoint.objects.filter(run=made, line=2).order_by("seq")[0]
-    delete_rows(made, checkpoints=(row.seq, row.seq))
-    reason = f"checkpoints_checkpoint {made.id} {row.id} of superstep {row.superstep} is gone"
-    assert verify_run(made.id)[0].reason == reason
+    other_run = paid("begun_twice", people)
+    runs.rewind(other_run.id, f"{other_run.key}:at-1", by=people.starter)
+    runs.advance(other_run.id)
+    row = Checkpoint.objects.filter(run=other_run, line=2).order_by("seq")[0]
+    delete_rows(other_run, checkpoints=(row.seq, row.seq))
+    reason = f"checkpoints_checkpoint {other_run.id} {row.id} of superstep {row.superstep} is gone"
+    assert verify_run(other_run.id)[0].reason == reason
 
 
 def test_a_log_without_removed_checkpoints_names_each_that_is_gone(run: Run) -> None:

@@ -27,21 +27,21 @@ class State(BaseModel):
 
 @pytest.fixture
 def run() -> Run:
-    made = Graph("remembers", input=Given, state=State, memory="snapshot")
+    flow = Graph("remembers", input=Given, state=State, memory="snapshot")
 
-    @made.node("write")
+    @flow.node("write")
     def write(state: State, ctx: Any) -> None:
         ctx.memory.put("key", {"a": 1}, namespace="n")
         ctx.memory.put("other", {"a": 2}, namespace="n")
 
-    @made.node("read", effect="read")
+    @flow.node("read", effect="read")
     def read(state: State, ctx: Any) -> dict[str, Any]:
         return {"seen": str(ctx.memory.get("key", namespace="n").content)}
 
-    made.edge(START, "write")
-    made.edge("write", "read")
-    made.edge("read", END)
-    registry.replace(made)
+    flow.edge(START, "write")
+    flow.edge("write", "read")
+    flow.edge("read", END)
+    registry.replace(flow)
     done = runs.advance(runs.start("remembers", {}).id)
     assert done.status == "completed"
     assert MemoryRecord.objects.filter(run=done).exists()
@@ -217,10 +217,10 @@ def test_what_another_line_read_is_missed_on_none_but_its_own(run: Run) -> None:
     def act(state: Any, ctx: Any) -> None:
         raise ValueError("not now")
 
-    made = memory_graphs.side_by_side(
+    flow = memory_graphs.side_by_side(
         "beside", read, act, memory="snapshot", options=[{"effect": "external"}]
     )
-    failed = memory_graphs.gone(made)
+    failed = memory_graphs.gone(flow)
     assert failed.status == "failed"
     forked = runs.advance(runs.fork(f"{failed.key}:at-{failed.head_seq}").id)
     assert verify_run(failed.id) == []

@@ -187,10 +187,10 @@ def test_metadata_without_a_canonical_form_is_named(value: bytes) -> None:
 
 
 def _noted() -> Run:
-    made = graph("noted")
-    made.node("only")(lambda state, ctx: None)
-    join_in_a_row(made, "only")
-    registered(made)
+    flow = graph("noted")
+    flow.node("only")(lambda state, ctx: None)
+    join_in_a_row(flow, "only")
+    registered(flow)
     return runs.start("noted", {}, metadata={"team": "claims"})
 
 
@@ -269,19 +269,19 @@ def test_a_line_with_a_change_of_no_checkpoint_is_examined() -> None:
 @pytest.mark.parametrize("pair", [["x", "y"], ["", ""], ["x"]])
 def test_a_snapshot_of_what_is_no_checkpoint_is_named(pair: list[str]) -> None:
     run = rows.a_run()
-    made = rows.a_checkpoint(run, 0)
+    checkpoint = rows.a_checkpoint(run, 0)
     rows.an_event(
         run,
         1,
         type="checkpoint_saved",
-        payload={"checkpoint": str(made.id), "kept": True, "superstep": 0},
+        payload={"checkpoint": str(checkpoint.id), "kept": True, "superstep": 0},
     )
     # Behind a gap, where the hash of the line before is not known.
     rows.an_event(run, 3, type="history_removed", payload={"snapshots": [pair]})
     reasons = [fault.reason for fault in _named(run)]
     assert any("as its fact 'snapshots'" in reason for reason in reasons)
     with pytest.raises(TamperedRow):
-        document_by_log(made.id)
+        document_by_log(checkpoint.id)
 
 
 @pytest.mark.parametrize("kind", ["run_held", "checkpoint_pinned"])

@@ -146,14 +146,16 @@ def test_the_first_checkpoint_behind_a_stretch_says_what_it_holds_and_against_no
     remove_history(run, checkpoints=(1, 3))
     row = checkpoint_at(run, 4)
     assert timeline.parent_of(row) is None
-    assert {(one.partition, one.path, one.kind) for one in timeline.changes(row)} >= {
+    assert {
+        (change.partition, change.path, change.kind) for change in timeline.changes(row)
+    } >= {
         ("scratch", "letter", "added"),
         ("scratch", "notes", "added"),
     }
     assert [
-        one.path
-        for one in timeline.changes(checkpoint_at(run, 5))
-        if one.partition == "scratch"
+        change.path
+        for change in timeline.changes(checkpoint_at(run, 5))
+        if change.partition == "scratch"
     ] == ["notes[3]"]
 
 
@@ -172,11 +174,13 @@ def test_a_run_goes_on_behind_what_was_removed_of_it(configure: Any) -> None:
 
 
 def test_stretches_are_removed_of_a_run_of_two_lines(people: cast.People) -> None:
-    made = paid("two_lines", people)
-    runs.rewind(made.id, f"{made.key}:at-1", allow_effects=["pay"], by=people.starter)
-    first = runs.advance(made.id).head_seq
-    run_actions.sign_open(made, people.reviewer, "approve")
-    done = runs.advance(made.id)
+    other_run = paid("two_lines", people)
+    runs.rewind(
+        other_run.id, f"{other_run.key}:at-1", allow_effects=["pay"], by=people.starter
+    )
+    first = runs.advance(other_run.id).head_seq
+    run_actions.sign_open(other_run, people.reviewer, "approve")
+    done = runs.advance(other_run.id)
     assert done.line == 2
     assert done.status == "completed"
     assert verify_run(done.id) == []
@@ -206,18 +210,20 @@ def test_a_head_that_was_anchored_in_the_audit_log_may_be_among_removed_lines(
     people: cast.People,
 ) -> None:
     api_graphs.register()
-    made = runs.advance(runs.start("gated", {"claim_id": "C"}, by=people.starter).id)
-    assert made.status == "paused"
+    other_run = runs.advance(
+        runs.start("gated", {"claim_id": "C"}, by=people.starter).id
+    )
+    assert other_run.status == "paused"
     assert kinds.advance(jobs.add_job("anchor_heads", name="anchor_heads")).error == ""
-    run_actions.sign(made, people.reviewer, ["approve"] * 3)
-    done = runs.advance(made.id)
-    for last in (made.event_seq, made.event_seq + 1):
-        remove_history(done, events=(2 if last == made.event_seq else last, last))
+    run_actions.sign(other_run, people.reviewer, ["approve"] * 3)
+    done = runs.advance(other_run.id)
+    for last in (other_run.event_seq, other_run.event_seq + 1):
+        remove_history(done, events=(2 if last == other_run.event_seq else last, last))
         assert list(filter(None, audit())) == []
         assert verify_run(done.id) == []
 
 
-def test_of_removed_lines_the_hash_of_the_last_is_known() -> None:
+def test_the_hash_of_the_last_removed_line_is_known() -> None:
     gone = RemovedStretches([RemovedStretch(3, 5, "b", "a")])
     assert [
         gone.ends_with(*one) for one in ((4, "x"), (5, "a"), (5, "x"), (6, "a"))
@@ -308,9 +314,12 @@ def test_a_gap_that_a_forged_line_tells_of_is_named_beside_the_line(run: Run) ->
     remove_history(run, checkpoints=(1, 3))
     line = RunEvent.objects.get(run=run, type="history_removed")
     tamper(line, actor="mallory")
-    found = reasons(run)
-    assert f"checkpoints_runevent {run.id} {line.seq} is not as it was sealed" in found
-    assert f"checkpoints_checkpoint {run.id} from 1 to 3 are gone" in found
+    run_reasons = reasons(run)
+    assert (
+        f"checkpoints_runevent {run.id} {line.seq} is not as it was sealed"
+        in run_reasons
+    )
+    assert f"checkpoints_checkpoint {run.id} from 1 to 3 are gone" in run_reasons
 
 
 WRONG: dict[str, dict[str, Any]] = {
@@ -372,23 +381,27 @@ def test_a_cancelled_run_verifies_though_the_line_that_asked_for_it_was_removed(
     people: cast.People,
 ) -> None:
     api_graphs.register()
-    made = runs.advance(runs.start("gated", {"claim_id": "C"}, by=people.starter).id)
-    made = runs.cancel(made.id, by=people.starter, reason="no more")
-    line = RunEvent.objects.get(run=made, type="cancel_requested")
-    remove_history(made, events=(2, line.seq))
-    assert verify_run(made.id) == []
+    other_run = runs.advance(
+        runs.start("gated", {"claim_id": "C"}, by=people.starter).id
+    )
+    other_run = runs.cancel(other_run.id, by=people.starter, reason="no more")
+    line = RunEvent.objects.get(run=other_run, type="cancel_requested")
+    remove_history(other_run, events=(2, line.seq))
+    assert verify_run(other_run.id) == []
 
 
 def test_a_fork_that_a_store_made_verifies_where_its_beginning_was_removed(
     run: Run,
 ) -> None:
     forked = CheckpointStore().fork(checkpoint_at(run, 4).id)
-    made = runs.advance(runs.resume(forked.run).id)
-    assert made.status == "completed"
-    assert verify_run(made.id) == []
-    begins = Checkpoint.objects.filter(run=made, source="fork").order_by("-seq")[0].seq
-    remove_history(made, checkpoints=(begins, begins + 1))
-    assert verify_run(made.id) == []
+    other_run = runs.advance(runs.resume(forked.run).id)
+    assert other_run.status == "completed"
+    assert verify_run(other_run.id) == []
+    begins = (
+        Checkpoint.objects.filter(run=other_run, source="fork").order_by("-seq")[0].seq
+    )
+    remove_history(other_run, checkpoints=(begins, begins + 1))
+    assert verify_run(other_run.id) == []
 
 
 def test_decisions_requests_and_results_whose_lines_were_removed_verify(

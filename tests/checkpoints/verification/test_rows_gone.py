@@ -159,7 +159,7 @@ def test_a_row_copied_from_another_run_is_named(
     run: Run, model: type[Model], tmp_path: Path, people: cast.People
 ) -> None:
     other = full.a_full_run(tmp_path, people.second_reviewer)
-    mine, theirs = (_all(model, one, "pk")[-1] for one in (run, other))
+    mine, theirs = (_all(model, each_run, "pk")[-1] for each_run in (run, other))
     keep = {"id", "run", "seq", "write", "request", "receipt"}
     for field in full.columns(model):
         if field.name not in keep:

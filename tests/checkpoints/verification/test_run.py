@@ -224,7 +224,7 @@ def test_a_verification_can_be_left_to_the_workers_and_says_its_result_in_the_au
     assert line.actor == people.steward
     assert line.facts["checked"] == 2
     assert line.facts["failed"] == 1
-    assert [one["run"] for one in line.facts["bad"]] == [str(bad.id)]
+    assert [fault["run"] for fault in line.facts["bad"]] == [str(bad.id)]
     assert Run.objects.get(id=bad.id).status == "tampered"
     assert Run.objects.get(id=good.id).status == "completed"
 
@@ -232,7 +232,7 @@ def test_a_verification_can_be_left_to_the_workers_and_says_its_result_in_the_au
 def test_a_run_that_goes_on_while_it_is_verified_is_never_called_bad(
     tmp_path: Path,
 ) -> None:
-    found = []
+    collected = []
     stop = threading.Event()
     looked = [0]
 
@@ -240,7 +240,7 @@ def test_a_run_that_goes_on_while_it_is_verified_is_never_called_bad(
         try:
             while not stop.is_set():
                 for run in Run.objects.values_list("id", flat=True):
-                    found.extend(verify_run(run))
+                    collected.extend(verify_run(run))
                     looked[0] += 1
         finally:
             connection.close()
@@ -253,21 +253,21 @@ def test_a_run_that_goes_on_while_it_is_verified_is_never_called_bad(
     finally:
         stop.set()
         thread.join()
-    assert found == []
+    assert collected == []
     assert looked[0] > 0
 
 
 def _peak(steps: int) -> int:
     """The most memory, in bytes, that verifying a run of so many supersteps takes."""
-    made = small.graph(f"count_{steps}", max_supersteps=steps)
-    made.node("add")(lambda state, ctx: {"total": state.total + 1})
-    made.edge(START, "add")
-    made.branch(
+    flow = small.graph(f"count_{steps}", max_supersteps=steps)
+    flow.node("add")(lambda state, ctx: {"total": state.total + 1})
+    flow.edge(START, "add")
+    flow.branch(
         "add",
         lambda state: "again" if state.total < steps else "done",
         {"again": "add", "done": END},
     )
-    run = small.advanced(made)
+    run = small.advanced(flow)
     assert run.superstep == steps
     verify_run(run.id)
     tracemalloc.start()
@@ -304,11 +304,11 @@ def test_a_backend_that_is_away_is_no_tampering(
         }
     }
     configure(**here)
-    made = small.graph("elsewhere", payloads="here")
-    made.node("add")(lambda state, ctx: {"total": 1})
-    made.edge(START, "add")
-    made.edge("add", END)
-    run = small.advanced(made)
+    flow = small.graph("elsewhere", payloads="here")
+    flow.node("add")(lambda state, ctx: {"total": 1})
+    flow.edge(START, "add")
+    flow.edge("add", END)
+    run = small.advanced(flow)
     assert verify_run(run.id) == []
     settings.COUNTERSIGN = {
         name: value

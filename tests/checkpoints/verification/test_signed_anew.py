@@ -179,10 +179,10 @@ def test_what_was_done_to_a_row_between_the_order_of_an_erasure_and_its_work_is_
 
 @pytest.fixture
 def noted() -> Run:
-    made = graph("noted")
-    made.node("only")(lambda state, ctx: {"letter": "the secret word", "notes": ["n"]})
-    join_in_a_row(made, "only")
-    started(made)
+    flow = graph("noted")
+    flow.node("only")(lambda state, ctx: {"letter": "the secret word", "notes": ["n"]})
+    join_in_a_row(flow, "only")
+    started(flow)
     run = runs.start(
         "noted", {}, metadata={"about": "the secret word", "team": "claims"}
     )
@@ -295,10 +295,10 @@ def test_a_file_whose_reference_was_deleted_is_named_after_the_sweep_took_it(
     settings: Any, tmp_path: Path
 ) -> None:
     settings.MEDIA_ROOT = tmp_path
-    made = claims.with_a_file("swept_away", required=True)
-    with claims.registered(made):
+    flow = claims.with_a_file("swept_away", required=True)
+    with claims.registered(flow):
         file = uploads.save_upload(BytesIO(b"x"), name="a.txt", by=None)
-        named = runs.cancel(runs.start(made.name, {"letter": file}).id)
+        named = runs.cancel(runs.start(flow.name, {"letter": file}).id)
         Upload.objects.update(at="2000-01-01T00:00Z")
         UploadReference.objects.filter(run=named.id).delete()
         assert kinds.advance(jobs.add_job("sweep_uploads")).error == ""

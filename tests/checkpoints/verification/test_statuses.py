@@ -65,8 +65,8 @@ def test_a_run_that_is_to_begin_later_is_sound() -> None:
 
 
 def graph_of_one_node() -> Graph:
-    made = graph("put-off")
-    made.node("work")(lambda state, ctx: {"notes": ["work"]})
-    made.edge(START, "work")
-    made.edge("work", END)
-    return made
+    flow = graph("put-off")
+    flow.node("work")(lambda state, ctx: {"notes": ["work"]})
+    flow.edge(START, "work")
+    flow.edge("work", END)
+    return flow

@@ -18,13 +18,13 @@ ASKED: dict[str, Any] = {"reviewers": ["user:ann"]}
 
 
 def _graph(**gate: Any) -> Graph:
-    made = graph("on-terms")
-    made.node("propose", effect="human", gate=Gate(**gate))(
+    flow = graph("on-terms")
+    flow.node("propose", effect="human", gate=Gate(**gate))(
         lambda state, ctx: {"total": 1}
     )
-    made.edge(START, "propose")
-    made.edge("propose", END)
-    return made
+    flow.edge(START, "propose")
+    flow.edge("propose", END)
+    return flow
 
 
 def _on(options: Any) -> Gate:
@@ -133,14 +133,14 @@ def test_other_terms_may_be_weaker() -> None:
 
 def test_facts_of_terms_follow_an_edit() -> None:
     options = {**ASKED, "facts": [Fact("Total", "proposal.total")]}
-    made = graph("two-writes")
+    flow = graph("two-writes")
     gate = Gate(terms=lambda asked: options)
-    made.node("propose", effect="human", gate=gate)(
+    flow.node("propose", effect="human", gate=gate)(
         lambda state, ctx: {"total": 1, "letter": "Dear"}
     )
-    made.edge(START, "propose")
-    made.edge("propose", END)
-    [request] = play(made, {}, decisions=lambda request: {0: ("edit", 9)}).gates
+    flow.edge(START, "propose")
+    flow.edge("propose", END)
+    [request] = play(flow, {}, decisions=lambda request: {0: ("edit", 9)}).gates
     assert request.facts == [{"label": "Total", "value": 9}]
 
 

@@ -40,11 +40,11 @@ def _standing(
     policy: Policy, *signed: Signed, revision: int = 1, author: int | None = None
 ) -> Standing:
     """Where a write stands after these (person, verdict, revision), in order."""
-    given = [
+    votes = [
         Given(ONE, of, verdict, by, seq)
         for seq, (by, verdict, of) in enumerate(signed, start=1)
     ]
-    return judge([Held(ONE, revision, author)], given, policy)[ONE]
+    return judge([Held(ONE, revision, author)], votes, policy)[ONE]
 
 
 def test_a_write_is_open_until_the_quorum_is_full() -> None:
@@ -61,7 +61,7 @@ def test_nobody_counts_twice() -> None:
     assert not _standing(policy, (ANN, "reject", 1), (ANN, "reject", 1)).settled
 
 
-def test_of_one_person_the_latest_verdict_counts() -> None:
+def test_the_latest_verdict_of_a_person_counts() -> None:
     policy = Policy(quorum=2, reject_quorum=2)
     changed: list[Signed] = [(ANN, "reject", 1), (ANN, "approve", 1)]
     assert not _standing(policy, *changed, (BOB, "reject", 1)).settled
@@ -196,9 +196,9 @@ def test_under_four_eyes_rejecting_ones_own_edit_does_not_count_after_a_later_ed
 
 def test_under_all_or_nothing_one_settled_rejection_rejects_every_write() -> None:
     held = [Held(ONE, 1), Held(TWO, 1)]
-    given = [Given(ONE, 1, "approve", ANN, 1), Given(TWO, 1, "reject", ANN, 2)]
-    apart = judge(held, given, Policy())
-    together = judge(held, given, Policy(all_or_nothing=True))
+    votes = [Given(ONE, 1, "approve", ANN, 1), Given(TWO, 1, "reject", ANN, 2)]
+    apart = judge(held, votes, Policy())
+    together = judge(held, votes, Policy(all_or_nothing=True))
     assert [apart[ONE].verdict, apart[TWO].verdict] == [APPROVED, REJECTED]
     assert [together[ONE], together[TWO]] == [
         Standing(REJECTED, (ANN,), 2, cause=TWO),
@@ -220,8 +220,8 @@ def test_a_write_is_rejected_with_the_one_that_it_needs() -> None:
 
 
 def test_an_approval_does_not_save_a_write_whose_need_is_rejected() -> None:
-    given = [Given(TWO, 1, "approve", BOB, 1), Given(ONE, 1, "reject", ANN, 2)]
-    assert judge([PAYOUT, MAIL], given, NEEDS)[TWO].verdict == REJECTED
+    votes = [Given(TWO, 1, "approve", BOB, 1), Given(ONE, 1, "reject", ANN, 2)]
+    assert judge([PAYOUT, MAIL], votes, NEEDS)[TWO].verdict == REJECTED
 
 
 def test_what_needs_a_write_that_was_rejected_with_another_is_rejected_too() -> None:
@@ -231,7 +231,7 @@ def test_what_needs_a_write_that_was_rejected_with_another_is_rejected_too() -> 
     assert standings[THREE] == Standing(REJECTED, (ANN,), 1, cause=TWO)
 
 
-def test_of_several_rejections_the_first_one_rejects_what_needs_them() -> None:
+def test_the_first_of_several_rejections_rejects_the_writes_that_need_it() -> None:
     other = Held(UUID(int=9), 1, channel="payout")
     rejected = [
         Given(other.write, 1, "reject", ANN, 1),
@@ -256,15 +256,15 @@ def test_a_write_that_needs_what_nobody_proposed_stands_alone() -> None:
 
 def _gated(**policy: Any) -> Run:
     """A run that waits at a gate with this policy, for one letter."""
-    made = graph("verdicts")
+    flow = graph("verdicts")
 
-    @made.node(effect="human", gate=Gate(reviewers=["group:claims"], **policy))
+    @flow.node(effect="human", gate=Gate(reviewers=["group:claims"], **policy))
     def propose(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": "proposed"}
 
-    made.edge(START, "propose")
-    made.edge("propose", END)
-    return advanced(made)
+    flow.edge(START, "propose")
+    flow.edge("propose", END)
+    return advanced(flow)
 
 
 @pytest.fixture

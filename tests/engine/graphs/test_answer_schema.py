@@ -203,14 +203,14 @@ def test_a_schema_that_many_writes_bring_is_checked_once(
     class Once(BaseModel):
         total: int
 
-    made: list[Any] = []
+    rows: list[Any] = []
     adapter = answer_schema.TypeAdapter
     monkeypatch.setattr(
-        answer_schema, "TypeAdapter", lambda kind: made.append(kind) or adapter(kind)
+        answer_schema, "TypeAdapter", lambda kind: rows.append(kind) or adapter(kind)
     )
     for _ in range(5):
         schema_of(Once, of_decimal=False)
-    assert made == [Once]
+    assert rows == [Once]
 
 
 def test_members_of_a_list_are_told_apart_without_comparing_each_with_each() -> None:

@@ -108,17 +108,17 @@ def reduced(name: str, *updates: Any) -> Any:
     """The JSON value after these updates, one by one, from the default; each op applied
     must give the same.
     """
-    one = channel(name)
-    value = one.default
+    channel_here = channel(name)
+    value = channel_here.default
     written = False
     for update in updates:
-        value, op = _checked(one, value, update, unset=not written)
+        value, op = _checked(channel_here, value, update, unset=not written)
         written = True
     return value
 
 
-def _checked(one: Channel, old: Any, update: Any, *, unset: bool) -> tuple[Any, Any]:
-    value, op = one.reduce(old, one.stage(update), unset=unset)
+def _checked(item: Channel, old: Any, update: Any, *, unset: bool) -> tuple[Any, Any]:
+    value, op = item.reduce(old, item.stage(update), unset=unset)
     assert ops.apply(old, op) == value
     assert ops.apply_to_own(deepcopy(old), op) == value
     return value, op
@@ -277,12 +277,14 @@ def test_several_updates_at_once_are_as_good_as_one_by_one(
     }
     kind = kinds.get(name, number if name in ("total", "most") else text)
     updates = data.draw(st.lists(kind, min_size=1, max_size=4))
-    one = channel(name)
-    value, op = one.reduce_all(
-        one.default, [one.stage(update) for update in updates], unset=True
+    channel_here = channel(name)
+    value, op = channel_here.reduce_all(
+        channel_here.default,
+        [channel_here.stage(update) for update in updates],
+        unset=True,
     )
     assert value == reduced(name, *updates)
-    assert ops.apply(one.default, op) == value
+    assert ops.apply(channel_here.default, op) == value
 
 
 def test_ops_say_what_changed_and_not_what_is() -> None:

@@ -659,7 +659,7 @@ def test_new_runs_take_the_version_declared_last_unless_one_says_current() -> No
     old = registry.register(named("pay", "0", current=True))
     assert registry.get("pay") is registry.current("pay") is old
     assert registry.get("pay", "2").version == "2"
-    assert [one.version for one in registry.all()] == ["1", "2", "0"]
+    assert [graph.version for graph in registry.all()] == ["1", "2", "0"]
 
 
 @pytest.mark.usefixtures("empty_registry")

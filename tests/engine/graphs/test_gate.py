@@ -313,10 +313,10 @@ def test_a_gated_node_that_proposes_nothing_passes_no_gate() -> None:
 
 
 def test_a_gate_in_a_loop_asks_anew_at_each_visit() -> None:
-    asked: list[str] = []
+    calls: list[str] = []
 
     def decide(request: Any) -> Any:
-        asked.append(str(request.task))
+        calls.append(str(request.task))
         return approve(request)
 
     graph = graph_of(
@@ -329,7 +329,7 @@ def test_a_gate_in_a_loop_asks_anew_at_each_visit() -> None:
         {"again": "ask", "on": "end"},
     )
     assert run(graph, decide).status == "completed"
-    assert asked == ["ask:1:0", "ask:2:0"]
+    assert calls == ["ask:1:0", "ask:2:0"]
 
 
 def two_gates(channel: str, gate: Gate = ASK) -> Any:
@@ -344,14 +344,14 @@ def two_gates(channel: str, gate: Gate = ASK) -> Any:
 
 def counting(graph: Any) -> list[tuple[str, Any]]:
     """Who was asked, and what the channel held then, while everything is approved."""
-    asked = []
+    calls = []
 
     def decide(request: Any) -> Any:
-        asked.append((request.node, request.writes[0].current))
+        calls.append((request.node, request.writes[0].current))
         return approve(request)
 
     assert run(graph, decide).status == "completed"
-    return asked
+    return calls
 
 
 def test_a_decision_whose_base_an_earlier_one_of_the_same_act_moved_comes_back() -> (
@@ -500,10 +500,10 @@ def test_title_and_facts_are_filled_from_proposal_state_and_input() -> None:
             Fact("Claim", "input.claim_id"),
         ],
     )
-    found = shown(gate, PAYOUT)
-    assert found["title"] == "Pay 4512.50 for C1 at risk 003"
-    assert [fact["value"] for fact in found["facts"]] == ["DE00", 3, "C1"]
-    assert found["notes"] == []
+    presented = shown(gate, PAYOUT)
+    assert presented["title"] == "Pay 4512.50 for C1 at risk 003"
+    assert [fact["value"] for fact in presented["facts"]] == ["DE00", 3, "C1"]
+    assert presented["notes"] == []
 
 
 @pytest.mark.parametrize(
@@ -519,11 +519,11 @@ def test_title_and_facts_are_filled_from_proposal_state_and_input() -> None:
     ],
 )
 def test_a_title_that_cannot_be_filled_in_is_still_shown_and_noted(title: str) -> None:
-    found = shown(Gate(title=title, facts=[Fact("None", "no.such")]), PAYOUT)
-    assert found["title"]
-    assert "object at" not in found["title"]
-    assert found["facts"] == [{"label": "None", "value": None}]
-    assert len(found["notes"]) >= 2
+    presented = shown(Gate(title=title, facts=[Fact("None", "no.such")]), PAYOUT)
+    assert presented["title"]
+    assert "object at" not in presented["title"]
+    assert presented["facts"] == [{"label": "None", "value": None}]
+    assert len(presented["notes"]) >= 2
 
 
 def test_labels_money_and_reversibility_stand_by_position() -> None:
@@ -585,13 +585,13 @@ def test_the_label_of_an_edited_write_says_what_is_different(
     before: Any, after: Any, label: str
 ) -> None:
     shown = {"label": "Pay EUR 1,900.00", "money": None}
-    made = present_edit(
+    presented = present_edit(
         Gate(reviewers=["user:a"]), "payout", after, original=before, shown=shown
     )
-    assert made["label"] == label
-    assert made["as_proposed"] == "Pay EUR 1,900.00"
+    assert presented["label"] == label
+    assert presented["as_proposed"] == "Pay EUR 1,900.00"
     again = present_edit(
-        Gate(reviewers=["user:a"]), "payout", before, original=before, shown=made
+        Gate(reviewers=["user:a"]), "payout", before, original=before, shown=presented
     )
     assert again == shown, "edited back"
 

@@ -295,15 +295,15 @@ def test_limits_that_cannot_be_kept_are_refused_at_registration(
 def test_a_played_edit_keeps_the_limits() -> None:
     limits = {"value": Limit(choices=["yes", "no"])}
     gate = Gate(reviewers=["user:ann"], writes={"letter": Show(limits=limits)})
-    made = Graph("played_limits", input=Order, state=Notes)
+    flow = Graph("played_limits", input=Order, state=Notes)
 
-    @made.node(effect="human", gate=gate)
+    @flow.node(effect="human", gate=gate)
     def ask(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": "perhaps"}
 
-    made.edge(START, "ask")
-    made.edge("ask", END)
+    flow.edge(START, "ask")
+    flow.edge("ask", END)
     with pytest.raises(InvalidValue, match='letter must be one of "yes", "no"'):
-        play(made, {}, decisions=lambda request: {0: ("edit", "never")})
-    played = play(made, {}, decisions=lambda request: {0: ("edit", "no")})
+        play(flow, {}, decisions=lambda request: {0: ("edit", "never")})
+    played = play(flow, {}, decisions=lambda request: {0: ("edit", "no")})
     assert played.state["scratch"]["letter"] == "no"

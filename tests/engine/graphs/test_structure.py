@@ -137,7 +137,7 @@ def declared(
     """
     graph = dict(graph or {})
     node = dict(node or {})
-    made = Graph(graph.pop("name", "g"), **{"input": Nothing, "state": State, **graph})
+    flow = Graph(graph.pop("name", "g"), **{"input": Nothing, "state": State, **graph})
     facts = [Fact(**{"label": "Log", "path": "state.log", **(fact or {})})]
     asks = Gate(
         **{
@@ -150,11 +150,11 @@ def declared(
     name = node.pop("name", "work")
     fn = node.pop("fn", logs)
     nodes: list[Callable[[], Any]] = [
-        lambda: made.node("ask", effect="human", gate=asks)(logs),
+        lambda: flow.node("ask", effect="human", gate=asks)(logs),
         lambda: (
-            made.node(name, **node)(fn)
+            flow.node(name, **node)(fn)
             if "graph" not in node
-            else made.node(name, **node)
+            else flow.node(name, **node)
         ),
     ]
     for declare in nodes[::order]:
@@ -164,9 +164,9 @@ def declared(
         ("ask", name),
         (edge[0].replace("work", name), *edge[1:]),
     ]:
-        made.edge(source, target, when=when[0] if when else None)
-    made.branch(branch[0].replace("work", name), *branch[1:])
-    return compile(made).fingerprint
+        flow.edge(source, target, when=when[0] if when else None)
+    flow.branch(branch[0].replace("work", name), *branch[1:])
+    return compile(flow).fingerprint
 
 
 def of_retry(**changed: Any) -> dict[str, Any]:

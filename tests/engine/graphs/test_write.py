@@ -13,23 +13,23 @@ SMALL = {"type": "integer", "maximum": 10}
 
 
 def _proposing(*writes: Write, gate: Gate | None = None, **settings: Any) -> Graph:
-    made = graph("with-form")
+    flow = graph("with-form")
     options = {"effect": "human", "gate": gate or Gate(reviewers=["group:claims"])}
-    made.node("propose", **{**options, **settings})(lambda state, ctx: list(writes))
-    made.edge(START, "propose")
-    made.edge("propose", END)
-    return made
+    flow.node("propose", **{**options, **settings})(lambda state, ctx: list(writes))
+    flow.edge(START, "propose")
+    flow.edge("propose", END)
+    return flow
 
 
 def test_an_edit_must_fit_the_schema_of_its_own_write() -> None:
-    made = _proposing(
+    flow = _proposing(
         Write("total", 3, schema=SMALL),
         Write("letter", "Dear", schema={"maxLength": 9}),
     )
-    fits = play(made, {}, decisions=lambda request: {0: ("edit", 9), 1: "approve"})
+    fits = play(flow, {}, decisions=lambda request: {0: ("edit", 9), 1: "approve"})
     assert fits.state.total == 9
     with pytest.raises(InvalidValue, match="does not fit the schema of its write"):
-        play(made, {}, decisions=lambda request: {0: ("edit", 11), 1: "approve"})
+        play(flow, {}, decisions=lambda request: {0: ("edit", 11), 1: "approve"})
 
 
 def test_a_proposal_that_does_not_fit_its_own_schema_fails_the_task() -> None:
@@ -39,11 +39,11 @@ def test_a_proposal_that_does_not_fit_its_own_schema_fails_the_task() -> None:
 
 
 def test_a_form_is_for_nodes_with_a_gate() -> None:
-    made = graph("no-gate")
-    made.node("note")(lambda state, ctx: [Write("total", 3, effect="external")])
-    made.edge(START, "note")
-    made.edge("note", END)
-    assert "are for nodes with a gate" in play(made, {}).error.message
+    flow = graph("no-gate")
+    flow.node("note")(lambda state, ctx: [Write("total", 3, effect="external")])
+    flow.edge(START, "note")
+    flow.edge("note", END)
+    assert "are for nodes with a gate" in play(flow, {}).error.message
 
 
 def test_an_effect_is_one_of_those_that_nodes_have() -> None:

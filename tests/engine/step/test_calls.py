@@ -108,9 +108,9 @@ def approve(request: Any) -> dict[int, Any]:
 
 
 def test_a_played_call_runs_with_what_was_approved() -> None:
-    with calls() as made:
+    with calls() as made_calls:
         assert play(paying(), {}).status == "paused"
-        assert made == []
+        assert made_calls == []
         played = play(paying(), {}, decisions=approve)
         assert played.state.notes == ["paid 10 to ada", "paid"]
         edit = {"payee": "bob", "amount": "2"}
@@ -121,15 +121,15 @@ def test_a_played_call_runs_with_what_was_approved() -> None:
 
 
 def test_a_played_call_sees_the_state_from_which_it_was_prepared() -> None:
-    with calls() as made:
+    with calls() as made_calls:
         play(paying_beside(), {}, decisions=approve)
-        assert [amount for _, amount, _ in made] == [Decimal(10)]
+        assert [amount for _, amount, _ in made_calls] == [Decimal(10)]
 
 
 def test_each_send_is_played_as_a_call_with_its_payload() -> None:
-    with calls() as made:
+    with calls() as made_calls:
         play(paying_many(), {}, decisions=approve)
-        assert [args.payee for args, _, _ in made] == ["ada", "bob", "cyd"]
+        assert [args.payee for args, _, _ in made_calls] == ["ada", "bob", "cyd"]
 
 
 def test_a_played_call_that_needs_nobody_runs_at_once() -> None:

@@ -20,13 +20,13 @@ def test_what_a_node_puts_is_there_for_the_next_superstep_with_where_it_comes_fr
         ctx.memory.put("sky", {"colour": "blue"}, "facts", strength=0.5)
 
     def get(state: Any, ctx: Any) -> dict[str, Any]:
-        found = ctx.memory.get("sky", "facts")
+        trace = ctx.memory.get("sky", "facts")
         return {
             "log": [
-                found.content["colour"],
-                found.node,
-                str(found.strength),
-                str(found.version),
+                trace.content["colour"],
+                trace.node,
+                str(trace.strength),
+                str(trace.version),
             ]
         }
 
@@ -44,7 +44,9 @@ def test_a_task_sees_its_own_wishes_and_a_sibling_does_not() -> None:
         seen.append(
             [ctx.memory.get("sky", "facts").content, ctx.memory.get("sea", "facts")]
         )
-        seen.append([one.key for one in ctx.memory.search("grey blue green", "facts")])
+        seen.append(
+            [trace.key for trace in ctx.memory.search("grey blue green", "facts")]
+        )
 
     def look(state: Any, ctx: Any) -> None:
         seen.append(
@@ -112,23 +114,21 @@ def test_a_gate_holds_what_its_node_wants_to_remember() -> None:
     }
 
 
-def test_of_two_gates_on_one_key_that_are_settled_at_once_the_second_comes_back() -> (
-    None
-):
+def test_the_second_of_two_gates_settled_at_once_on_one_key_comes_back() -> None:
     def propose(state: Any, ctx: Any) -> None:
         ctx.memory.put("limit", ctx.node, "rules")
 
     node = {"fn": propose, "effect": "human", "gate": GATE}
     edges = [("START", "a"), ("START", "b"), ("a", "END"), ("b", "END")]
-    asked: list[tuple[str, Any]] = []
+    calls: list[tuple[str, Any]] = []
 
     def decide(request: Any) -> Any:
-        asked.append((request.node, request.writes[0].current))
+        calls.append((request.node, request.writes[0].current))
         return approve(request)
 
     played = run(graph_of(edges, {"a": node, "b": node}), decide)
     assert played.memory["rules", "limit"].content == "b"
-    assert asked == [("a", None), ("b", None), ("b", {"content": "a", "strength": 1.0})]
+    assert calls == [("a", None), ("b", None), ("b", {"content": "a", "strength": 1.0})]
 
 
 def test_two_tasks_of_one_superstep_that_change_one_key_conflict_by_name() -> None:
@@ -171,15 +171,15 @@ def test_two_tasks_of_one_superstep_that_change_one_key_conflict_by_name() -> No
 def test_what_memory_cannot_take_is_refused_by_its_place(
     use: Any, content: str
 ) -> None:
-    found: list[CountersignError] = []
+    collected: list[CountersignError] = []
 
     def node(state: Any, ctx: Any) -> None:
         with pytest.raises(InvalidValue) as refused:
             use(ctx.memory)
-        found.append(refused.value)
+        collected.append(refused.value)
 
     assert run(graph_of(chain("a"), {"a": {"fn": node}})).status == "completed"
-    assert content in found[0].message
+    assert content in collected[0].message
 
 
 def test_no_node_can_write_to_memory_round_its_verbs() -> None:
@@ -212,16 +212,18 @@ def test_words_are_compared_without_case_and_accents() -> None:
 def test_a_search_finds_any_of_the_words_and_ranks_by_words_then_strength_then_key() -> (
     None
 ):
-    found: list[str] = []
+    collected: list[str] = []
 
     def node(state: Any, ctx: Any) -> None:
         ctx.memory.put("weak", "late parcel", "facts", strength=0.1)
-        found.extend(one.key for one in ctx.memory.search("Late PARCEL?", "facts"))
-        found.append(ctx.memory.search("late", "facts", 1)[0].key)
+        collected.extend(
+            trace.key for trace in ctx.memory.search("Late PARCEL?", "facts")
+        )
+        collected.append(ctx.memory.search("late", "facts", 1)[0].key)
 
     memory = {
         "facts": {"b": "a late bus", "a": "late", "other": "nothing"},
         "elsewhere": {"c": "late parcel"},
     }
     run(graph_of(chain("a"), {"a": {"fn": node}}), memory=memory)
-    assert found == ["weak", "a", "b", "a"]
+    assert collected == ["weak", "a", "b", "a"]

@@ -167,7 +167,9 @@ def test_writes_reduce_by_node_visit_index_and_position_in_whatever_order_result
     chance.shuffle(results)
     before = step.state
     after = reduce_step(compiled, planned, before, dict(results))
-    assert after.state["scratch"]["log"] == [text for one in lists for text in one]
+    assert after.state["scratch"]["log"] == [
+        text for listing in lists for text in listing
+    ]
     assert before["scratch"]["log"] == []
 
 

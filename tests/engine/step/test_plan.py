@@ -178,7 +178,7 @@ def test_a_fan_out_of_a_million_sends_is_counted_and_refused_without_making_its_
         check_limits(compiled, planned, 1)
 
 
-def test_of_a_superstep_that_is_too_large_each_node_is_still_named() -> None:
+def test_a_superstep_that_is_too_large_still_names_each_node() -> None:
     graph = graph_of([(START, "a"), (START, "b"), ("a", END), ("b", END)], max_tasks=1)
     planned = plan(compile(graph), begin(compile(graph)))
     assert [start.task.node for start in planned.starts] == ["a", "b"]
@@ -195,17 +195,17 @@ def test_tasks_that_began_under_a_higher_limit_are_still_planned_where_a_run_goe
 
 
 def test_what_a_router_reads_is_read_once_a_superstep() -> None:
-    asked = []
+    calls = []
     graph = graph_of(
         [(START, "a"), ("a", "a"), ("a", END)], {"a": {"join": "any"}}, max_tasks=8
     )
     graph.branch(
         "a",
-        lambda state: asked.append(len(state.log)) or "again",
+        lambda state: calls.append(len(state.log)) or "again",
         {"again": "a", "out": END},
     )
     run(graph)
-    assert asked == [1, 3, 7, 15]
+    assert calls == [1, 3, 7, 15]
 
 
 def test_settlements_do_not_count_as_supersteps() -> None:
@@ -358,7 +358,7 @@ def test_a_send_is_an_earlier_visit_than_a_token_and_never_waits_at_the_join() -
     assert log_of(played) == ["d:1:0=sent", "long:1:0", "d:2:0=None"]
 
 
-def test_of_a_send_and_a_token_in_one_superstep_the_send_is_the_earlier_visit() -> None:
+def test_a_send_is_an_earlier_visit_than_a_token_of_the_same_superstep() -> None:
     def payload(state: Any, ctx: Any) -> dict[str, Any]:
         return {"log": [f"{ctx.task}={ctx.payload}"]}
 

@@ -66,11 +66,11 @@ class State(BaseModel):
 
 
 def graph() -> Any:
-    made = Graph("mended", input=State, state=State)
-    made.node("only")(lambda state, ctx: None)
-    made.edge(START, "only")
-    made.edge("only", END)
-    return compile(made)
+    flow = Graph("mended", input=State, state=State)
+    flow.node("only")(lambda state, ctx: None)
+    flow.edge(START, "only")
+    flow.edge("only", END)
+    return compile(flow)
 
 
 GRAPH = graph()
@@ -160,7 +160,7 @@ def test_a_whole_number_that_json_cannot_keep_is_mended_where_text_may_stand() -
     assert mend_of(GRAPH.channels["number"], 2**60) == []
 
 
-def test_of_two_faults_the_first_is_mended() -> None:
+def test_the_first_of_two_faults_is_mended() -> None:
     channel = GRAPH.channels["orders"]
     both = [{"to": 5, "amount": "1.00"}, {"to": 7, "amount": "1.00"}]
     assert mend_of(channel, both) == ["5"]

@@ -41,9 +41,9 @@ def _graph(**options: Any) -> Graph:
     return graph
 
 
-def _ahead(graph: Graph, **more: Any) -> Outlook:
+def _ahead(graph: Graph, **options: Any) -> Outlook:
     compiled = compile(graph)
-    return foresee(compiled, begin(compiled), **more)
+    return foresee(compiled, begin(compiled), **options)
 
 
 def test_nodes_in_a_row_all_run() -> None:
@@ -180,8 +180,8 @@ class Journey:
                 start.task: result_of(compiled, start) for start in planned.starts
             }
             if any(
-                one.error and not compiled.has_error_edge(task.node)
-                for task, one in results.items()
+                result.error and not compiled.has_error_edge(task.node)
+                for task, result in results.items()
             ):
                 break
             step = (

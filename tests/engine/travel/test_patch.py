@@ -191,11 +191,11 @@ class Known(BaseModel):
 
 
 def _graph() -> Compiled:
-    made = Graph("patched", input=Known, state=Known)
-    made.node("a")(lambda state, ctx: None)
-    made.edge(START, "a")
-    made.edge("a", END)
-    return compile(made)
+    flow = Graph("patched", input=Known, state=Known)
+    flow.node("a")(lambda state, ctx: None)
+    flow.edge(START, "a")
+    flow.edge("a", END)
+    return compile(flow)
 
 
 STATE: dict[str, dict[str, Any]] = {

@@ -227,8 +227,8 @@ class OwnCheck(BaseModel):
     value: str = ""
 
     @classmethod
-    def model_validate(cls, given: Any, **how: Any) -> Any:
-        return super().model_validate({"value": given["value"].upper()}, **how)
+    def model_validate(cls, value: Any, **how: Any) -> Any:
+        return super().model_validate({"value": value["value"].upper()}, **how)
 
 
 def _with(kind: Any, **field: Any) -> type[BaseModel]:

@@ -27,8 +27,8 @@ def at(status: str) -> Pending:
 
 def weights(after: Any, place: Pending | None) -> list[str]:
     old = compile(paying()).structure
-    found = differences(old, compile(after).structure, place)
-    return [found.weight for found in found if found.what == "call of node `pay`"]
+    changes = differences(old, compile(after).structure, place)
+    return [found.weight for found in changes if found.what == "call of node `pay`"]
 
 
 def with_args(args: Any) -> Any:
@@ -55,8 +55,8 @@ def test_a_call_that_waits_needs_its_node() -> None:
     graph = paying()
     old = compile(graph).structure
     new = {**old, "nodes": [node for node in old["nodes"] if node["name"] != "pay"]}
-    found = differences(old, new, at("gated"))
-    assert (BREAKING, "node `pay`") in [(each.weight, each.what) for each in found]
+    changes = differences(old, new, at("gated"))
+    assert (BREAKING, "node `pay`") in [(each.weight, each.what) for each in changes]
 
 
 def test_an_approved_call_is_about_to_start() -> None:

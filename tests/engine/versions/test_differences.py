@@ -52,17 +52,17 @@ def declared(
     version: str = "1",
 ) -> Any:
     """The structure of a row of nodes; of "pay" people are asked."""
-    made = Graph("g", input=given, state=state, version=version)
+    flow = Graph("g", input=given, state=state, version=version)
     names = nodes or ("fetch", "pay", "send")
     for name in names:
         more: dict[str, Any] = (options or {}).get(name, {})
         if name == "pay":
             asks = {"reviewers": ["user:ann", "user:bob"], "quorum": 2, **(gate or {})}
             more = {"approve": "writes", "gate": Gate(**asks), **more}
-        made.node(name, **more)(logs)
+        flow.node(name, **more)(logs)
     for source, target in [*zip((START, *names), (*names, END), strict=True), *extra]:
-        made.edge(source, target)
-    return compile(made).structure
+        flow.edge(source, target)
+    return compile(flow).structure
 
 
 def declared_call(*, skip: bool) -> Any:
@@ -73,7 +73,10 @@ def declared_call(*, skip: bool) -> Any:
 
 
 def said(new: Any, at: Pending | None = None, old: Any = None) -> list[tuple[str, str]]:
-    return [(one.weight, one.words) for one in differences(old or declared(), new, at)]
+    return [
+        (difference.weight, difference.words)
+        for difference in differences(old or declared(), new, at)
+    ]
 
 
 AT_FETCH = Pending(edges=("START>fetch",))
@@ -150,13 +153,13 @@ class Real(State):
 def test_a_changed_channel_is_named_with_what_became_of_it(
     state: Any, expected: tuple[str, str]
 ) -> None:
-    found = [
-        one
-        for one in differences(declared(), declared(state=state))
-        if not one.words.startswith("order")
+    changes = [
+        difference
+        for difference in differences(declared(), declared(state=state))
+        if not difference.words.startswith("order")
     ]
-    assert (found[0].weight, found[0].words) == expected
-    assert found[0].migratable == (expected[0] == BREAKING)
+    assert (changes[0].weight, changes[0].words) == expected
+    assert changes[0].migratable == (expected[0] == BREAKING)
 
 
 def test_titles_and_descriptions_are_no_difference() -> None:
@@ -197,13 +200,13 @@ def test_a_node_that_is_needed_breaks_and_others_do_not() -> None:
         options={"send": {"approve": "writes", "gate": Gate(reviewers=["user:ann"])}}
     )
     assert BREAKING in {weight for weight, _ in said(new, ASKED, gated)}
-    gone = declared("pay", "send")
-    assert (HARMLESS, "node `fetch`: was removed") in said(gone, BEHIND)
-    assert all(weight != BREAKING for weight, _ in said(gone, BEHIND))
+    without = declared("pay", "send")
+    assert (HARMLESS, "node `fetch`: was removed") in said(without, BEHIND)
+    assert all(weight != BREAKING for weight, _ in said(without, BEHIND))
 
 
 def test_a_gated_node_that_lies_ahead_may_not_be_taken_out_nor_be_left_aside() -> None:
-    gone = declared("fetch", "send")
+    without = declared("fetch", "send")
     aside = declared(extra=(("fetch", "send"),))
     aside = {**aside, "edges": [edge for edge in aside["edges"] if edge != "fetch>pay"]}
     lost = (
@@ -214,11 +217,11 @@ def test_a_gated_node_that_lies_ahead_may_not_be_taken_out_nor_be_left_aside() -
         BREAKING,
         "gate of node `pay`: is not on the way any more, and the run was to be asked there",
     )
-    assert lost in said(gone, AT_FETCH)
-    assert lost in said(gone)
+    assert lost in said(without, AT_FETCH)
+    assert lost in said(without)
     assert left in said(aside, AT_FETCH)
     assert all(
-        weight != BREAKING for weight, _ in [*said(gone, PAST), *said(aside, PAST)]
+        weight != BREAKING for weight, _ in [*said(without, PAST), *said(aside, PAST)]
     )
 
 
@@ -337,10 +340,10 @@ def test_a_gate_that_gets_easier_breaks_until_its_request_is_open(
 
 def test_a_gate_that_can_be_asked_again_breaks_also_while_it_asks() -> None:
     again = (("send", "pay"),)
-    found = said(
+    words = said(
         declared(gate={"quorum": 1}, extra=again), ASKED, declared(extra=again)
     )
-    assert found == [(BREAKING, "gate of node `pay`: quorum 2 became 1")]
+    assert words == [(BREAKING, "gate of node `pay`: quorum 2 became 1")]
 
 
 @pytest.mark.parametrize(
@@ -418,21 +421,21 @@ def test_a_gate_that_is_gone_breaks_before_and_while_it_asks() -> None:
 
 def test_a_way_breaks_that_a_kept_result_takes() -> None:
     def leading(*ways: str) -> Any:
-        made = Graph("g", input=Nothing, state=State)
-        made.node(
+        flow = Graph("g", input=Nothing, state=State)
+        flow.node(
             "ask",
             goto=["x"] if "goto" in ways else [],
             sends=["x"] if "send" in ways else [],
         )(logs)
         for name in ("x", "mend"):
-            made.node(name)(logs)
-            made.edge(name, END)
-        made.edge(START, "mend")
-        made.edge(START, "ask")
-        made.edge("ask", END)
+            flow.node(name)(logs)
+            flow.edge(name, END)
+        flow.edge(START, "mend")
+        flow.edge(START, "ask")
+        flow.edge("ask", END)
         for name in ("x", "mend") if "error" in ways else ("x",):
-            made.edge("ask", name, when="error")
-        return compile(made).structure
+            flow.edge("ask", name, when="error")
+        return compile(flow).structure
 
     old = leading("goto", "send", "error")
     for kept, edge, new in [
@@ -461,16 +464,16 @@ def test_a_join_breaks_where_a_token_waits_for_it() -> None:
 
 def joining(*more: tuple[str, str], order: tuple[str, ...] = ("a", "b", "c")) -> Any:
     """The structure of three nodes side by side, the last of which is a join."""
-    made = Graph("g", input=Nothing, state=State)
+    flow = Graph("g", input=Nothing, state=State)
     for name in order:
-        made.node(name)(logs)
+        flow.node(name)(logs)
     for source, target in [
         *((START, one) for one in order),
         *((one, END) for one in order),
         *more,
     ]:
-        made.edge(source, target)
-    return compile(made).structure
+        flow.edge(source, target)
+    return compile(flow).structure
 
 
 def test_a_join_of_an_open_superstep_that_would_wait_now_breaks() -> None:
@@ -495,8 +498,8 @@ def test_the_same_structure_has_no_difference_and_each_that_is_found_survives_js
     None
 ):
     assert said(declared()) == []
-    for one in differences(declared(), declared("pay", state=Text)):
-        assert Difference.from_json(one.to_json()) == one
+    for difference in differences(declared(), declared("pay", state=Text)):
+        assert Difference.from_json(difference.to_json()) == difference
 
 
 def test_a_deadline_that_rejects_lets_nothing_through() -> None:

@@ -7,7 +7,7 @@ import pytest
 from orchestrator.engine.versions.gate_differences import gate_changes
 
 
-def node(**more: Any) -> dict[str, Any]:
+def node(**options: Any) -> dict[str, Any]:
     gate = {
         "reviewers": ["user:ann"],
         "quorum": 1,
@@ -18,7 +18,7 @@ def node(**more: Any) -> dict[str, Any]:
         "shows": [],
         "writes": [],
         "reason_required": [],
-        **more,
+        **options,
     }
     return {"approve": "writes", "gate": gate}
 

@@ -35,11 +35,11 @@ class Bill(BaseModel):
 
 
 def bill(version: str) -> Graph:
-    made = Graph("bill", version=version, input=Nothing, state=Bill)
-    made.node("a")(lambda state, ctx: None)
-    made.edge(START, "a")
-    made.edge("a", END)
-    return made
+    flow = Graph("bill", version=version, input=Nothing, state=Bill)
+    flow.node("a")(lambda state, ctx: None)
+    flow.edge(START, "a")
+    flow.edge("a", END)
+    return flow
 
 
 def target() -> Compiled:
@@ -89,10 +89,10 @@ def test_a_channel_that_changes_is_misread_whatever_waits_for_it() -> None:
 
 
 def test_the_test_of_a_migration_refuses_what_is_no_partition() -> None:
-    made = bill("2")
-    made.migration(from_version="1")(lambda state: None)
+    flow = bill("2")
+    flow.migration(from_version="1")(lambda state: None)
     with pytest.raises(InvalidValue, match="scrach: a state has scratch and artifacts"):
-        made.test_migration({"scrach": {"total": 1}}, from_version="1")
+        flow.test_migration({"scrach": {"total": 1}}, from_version="1")
 
 
 def test_a_migration_whose_error_cannot_be_read_is_refused_by_name() -> None:
@@ -103,13 +103,13 @@ def test_a_migration_whose_error_cannot_be_read_is_refused_by_name() -> None:
     def breaks(_: Any) -> Any:
         raise Mute
 
-    made = bill("2")
-    made.migration(from_version="1")(breaks)
+    flow = bill("2")
+    flow.migration(from_version="1")(breaks)
     with pytest.raises(
         InvalidValue,
         match="the migration from 1 to 2 failed: Mute: its text cannot be shown",
     ):
-        made.test_migration(STATE, from_version="1")
+        flow.test_migration(STATE, from_version="1")
 
 
 def test_the_test_of_a_migration_goes_by_the_steps_of_other_versions_as_a_worker_does() -> (

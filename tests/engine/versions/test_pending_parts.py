@@ -31,9 +31,9 @@ def test_what_is_pending_is_read_from_frontier_and_open_superstep() -> None:
         "tries": {"g:2:0": 1},
         "asked": ["e:1:0"],
     }
-    found = pending_parts(at, open_)
-    assert found == Pending(("a>b",), ("c", "e", "f", "g"), ("d", "e"), ("x",))
-    assert kept(found) == found
+    pending = pending_parts(at, open_)
+    assert pending == Pending(("a>b",), ("c", "e", "f", "g"), ("d", "e"), ("x",))
+    assert kept(pending) == pending
     assert kept(Pending()) == Pending()
     assert Pending.from_text("") is None, "nobody wrote it down"
 
@@ -49,10 +49,10 @@ def test_a_goto_a_send_and_an_error_that_wait_are_ways_that_are_kept() -> None:
     open_ = {
         "results": {"e:1:0": result(goto=["r"], sends=[["s", 1]]), "f:1:0": failed}
     }
-    found = pending_parts(frontier(waiting={"d:1": parts}), open_)
-    assert found.ways_on == ("d!error", "d=>p", "d~>q", "e=>r", "e~>s", "f!error")
-    assert kept(found) == found
-    assert found.takes("d>mend!error")
-    assert not found.takes("d>mend!approved")
+    pending = pending_parts(frontier(waiting={"d:1": parts}), open_)
+    assert pending.ways_on == ("d!error", "d=>p", "d~>q", "e=>r", "e~>s", "f!error")
+    assert kept(pending) == pending
+    assert pending.takes("d>mend!error")
+    assert not pending.takes("d>mend!approved")
     there = ["d=>p", "d~>q", "f>mend!error", "d>x", "e>s"]
-    assert lost_ways(found.ways_on, there) == ["d!error", "e=>r", "e~>s"]
+    assert lost_ways(pending.ways_on, there) == ["d!error", "e=>r", "e~>s"]

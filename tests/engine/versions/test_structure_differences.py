@@ -59,7 +59,7 @@ class Given(BaseModel):
 
 def whole() -> dict[str, Any]:
     """A structure in which each field has something to say."""
-    made = Graph("whole", input=Given, state=State, reviewers=["user:ann"])
+    flow = Graph("whole", input=Given, state=State, reviewers=["user:ann"])
     writes = {"note": Show(reason_required=True), "paid": Show()}
     gate = Gate(
         reviewers=["user:ann", "user:bob"],
@@ -70,9 +70,9 @@ def whole() -> dict[str, Any]:
         recheck=_asked,
         veto=_asked,
     )
-    made.node("fetch", effect="read", reads=["note", "log"], goto=["send", "ask"])(logs)
-    made.node("ask", effect="human", gate=gate)(logs)
-    made.node(
+    flow.node("fetch", effect="read", reads=["note", "log"], goto=["send", "ask"])(logs)
+    flow.node("ask", effect="human", gate=gate)(logs)
+    flow.node(
         "send",
         effect="external",
         idempotent=True,
@@ -80,7 +80,7 @@ def whole() -> dict[str, Any]:
         join="all",
         authority="ask",
     )(logs)
-    made.node("each", sends=["send", "fetch"])(logs)
+    flow.node("each", sends=["send", "fetch"])(logs)
     for source, target in (
         (START, "fetch"),
         ("fetch", "each"),
@@ -88,8 +88,8 @@ def whole() -> dict[str, Any]:
         ("each", "send"),
         ("send", END),
     ):
-        made.edge(source, target)
-    return copy.deepcopy(compile(made).structure)
+        flow.edge(source, target)
+    return copy.deepcopy(compile(flow).structure)
 
 
 def _asked(state: Any, proposal: Any) -> bool:
@@ -126,19 +126,19 @@ def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def changed(path: Path, value: Any) -> dict[str, Any]:
-    made = whole()
-    at: Any = made
+    flow = whole()
+    at: Any = flow
     for key in path[:-1]:
         at = at[key]
     at[path[-1]] = value
-    return made
+    return flow
 
 
 # A graph of another name is another graph.
 EVERY = [
-    one
-    for one in leaves(whole())
-    if one[0] != ("name",) and not NOT_ITS_OWN & {*one[0]}
+    leaf
+    for leaf in leaves(whole())
+    if leaf[0] != ("name",) and not NOT_ITS_OWN & {*leaf[0]}
 ]
 
 
@@ -159,21 +159,21 @@ def test_random_edits_that_move_the_fingerprint_are_told(
     before = Source(*made)
     source = edited(before, "g", dice)[0]
     old, new = (compile(one.graph("g", dice)) for one in (before, source))
-    found = differences(old.structure, new.structure)
-    assert bool(found) == (old.fingerprint != new.fingerprint)
+    changes = differences(old.structure, new.structure)
+    assert bool(changes) == (old.fingerprint != new.fingerprint)
 
 
 def test_the_order_in_which_a_node_names_where_it_goes_is_told() -> None:
     def going(*targets: str) -> Any:
-        made = Graph("going", input=Nothing, state=State)
+        flow = Graph("going", input=Nothing, state=State)
         for name in ("a", "b", "c"):
-            made.node(name, goto=targets if name == "a" else ())(logs)
-            made.edge(START if name == "a" else name, "a" if name == "a" else END)
-        return compile(made).structure
+            flow.node(name, goto=targets if name == "a" else ())(logs)
+            flow.edge(START if name == "a" else name, "a" if name == "a" else END)
+        return compile(flow).structure
 
-    assert [one.words for one in differences(going("b", "c"), going("c", "b"))] == [
-        "order of edges: changed"
-    ]
+    assert [
+        difference.words for difference in differences(going("b", "c"), going("c", "b"))
+    ] == ["order of edges: changed"]
 
 
 def bound(commutes: bool) -> Any:
@@ -183,12 +183,12 @@ def bound(commutes: bool) -> Any:
     return simple(Owned)
 
 
-def simple(state: type[BaseModel], given: type[BaseModel] = Nothing) -> Any:
-    made = Graph("simple", input=given, state=state)
-    made.node("a")(lambda state, ctx: None)
-    made.edge(START, "a")
-    made.edge("a", END)
-    return compile(made).structure
+def simple(state: type[BaseModel], value: type[BaseModel] = Nothing) -> Any:
+    flow = Graph("simple", input=value, state=state)
+    flow.node("a")(lambda state, ctx: None)
+    flow.edge(START, "a")
+    flow.edge("a", END)
+    return compile(flow).structure
 
 
 def test_what_a_signature_is_bound_to_is_not_loosened_without_a_word() -> None:
@@ -217,15 +217,15 @@ def test_a_type_that_is_written_otherwise_and_takes_the_same_values_breaks_nothi
     class After(BaseModel):
         paid: Swapped | None = None
 
-    found = [
+    changes = [
         *differences(simple(Before), simple(After)),
         *differences(simple(Before, Inner), simple(Before, Swapped)),
     ]
-    assert [(one.weight, one.what) for one in found] == [
+    assert [(change.weight, change.what) for change in changes] == [
         (HARMLESS, "state"),
         (HARMLESS, "input"),
     ]
-    assert {one.change for one in found} == {
+    assert {change.change for change in changes} == {
         "is written otherwise, and takes the same values"
     }
 
@@ -238,5 +238,6 @@ def test_what_is_left_of_the_type_of_the_state_is_a_warning() -> None:
         model_config = ConfigDict(extra="forbid")
 
     assert [
-        (one.weight, one.what) for one in differences(simple(Open), simple(Closed))
+        (difference.weight, difference.what)
+        for difference in differences(simple(Open), simple(Closed))
     ] == [(WARNING, "state")]

@@ -19,19 +19,22 @@ class State(BaseModel):
 
 
 def said(new: Any, at: Pending | None, old: Any) -> list[tuple[str, str]]:
-    return [(one.weight, one.words) for one in differences(old, new, at)]
+    return [
+        (difference.weight, difference.words)
+        for difference in differences(old, new, at)
+    ]
 
 
 def asking(*more: tuple[str, str, str | None], pay_on: str = "approved") -> Any:
     """The structure of: look leads to a gate and to x; pay comes behind the gate alone,
     where it ends like that.
     """
-    made = Graph("g", input=Nothing, state=State)
+    flow = Graph("g", input=Nothing, state=State)
     for name in ("look", "x", "refuse", "pay"):
-        made.node(name)(logs)
-    made.node("ask", approve="writes", gate=Gate(reviewers=["user:ann"]))(logs)
-    made.branch("look", lambda state: "ask", {"ask": "ask", "x": "x"})
-    made.edge(START, "look")
+        flow.node(name)(logs)
+    flow.node("ask", approve="writes", gate=Gate(reviewers=["user:ann"]))(logs)
+    flow.branch("look", lambda state: "ask", {"ask": "ask", "x": "x"})
+    flow.edge(START, "look")
     for source, target, when in [
         ("ask", "pay", pay_on),
         ("ask", END, ("approved", "partial")),
@@ -41,8 +44,8 @@ def asking(*more: tuple[str, str, str | None], pay_on: str = "approved") -> Any:
         ("pay", END, None),
         *more,
     ]:
-        made.edge(source, target, when=when)
-    return compile(made).structure
+        flow.edge(source, target, when=when)
+    return compile(flow).structure
 
 
 OPEN_GATE = Pending(awaiting_people=("ask",))
@@ -100,24 +103,24 @@ def choosing(*more: tuple[str, str, str | None], full: str = "big") -> Any:
     """The structure of: look leads to one of two gates or to x, and pay comes behind
     either; behind `full` where all of it is approved.
     """
-    made = Graph("g", input=Nothing, state=State)
+    flow = Graph("g", input=Nothing, state=State)
     for name in ("look", "x", "pay"):
-        made.node(name)(logs)
-    made.branch(
+        flow.node(name)(logs)
+    flow.branch(
         "look", lambda state: "x", {name: name for name in ("small", "big", "x")}
     )
     for name in ("small", "big"):
-        made.node(name, approve="writes", gate=Gate(reviewers=["user:ann"]))(logs)
+        flow.node(name, approve="writes", gate=Gate(reviewers=["user:ann"]))(logs)
         for when in ("approved", "partial") if name == full else (None,):
-            made.edge(name, "pay" if when != "partial" else END, when=when)
+            flow.edge(name, "pay" if when != "partial" else END, when=when)
     for source, target, when in [
         (START, "look", None),
         ("x", END, None),
         ("pay", END, None),
         *more,
     ]:
-        made.edge(source, target, when=when)
-    return compile(made).structure
+        flow.edge(source, target, when=when)
+    return compile(flow).structure
 
 
 AT_LOOK = Pending(edges=("START>look",))
@@ -155,10 +158,10 @@ def test_a_new_way_to_what_came_only_behind_one_of_several_gates_breaks(
 
 
 def test_a_node_that_came_behind_no_gate_may_be_reached_by_a_new_way() -> None:
-    found = said(
+    words = said(
         asking(("look", "refuse", "error")), AT_X, asking(("x", "refuse", None))
     )
-    assert all(weight != BREAKING for weight, _ in found)
+    assert all(weight != BREAKING for weight, _ in words)
     assert all(
         weight != BREAKING
         for weight, _ in said(asking(("x", "refuse", None)), PAYING, asking())

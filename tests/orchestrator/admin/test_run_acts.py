@@ -50,15 +50,15 @@ def address(act: str, *chosen: Run) -> str:
 
 def failed(name: str) -> Run:
     """A run whose second node failed."""
-    made = graph(name)
-    made.node("a")(lambda state, ctx: {"notes": ["a"]})
+    flow = graph(name)
+    flow.node("a")(lambda state, ctx: {"notes": ["a"]})
 
-    @made.node()
+    @flow.node()
     def b(state: Any, ctx: Any) -> None:
         raise RuntimeError("broken")
 
-    join_in_a_row(made, "a", "b")
-    return runs.advance(started(made).id)
+    join_in_a_row(flow, "a", "b")
+    return runs.advance(started(flow).id)
 
 
 def test_runs_are_cancelled_with_a_reason_and_their_number_typed(

@@ -219,7 +219,9 @@ def test_requests_of_several_runs_lead_to_a_page_of_their_reviews(
             address, {"action": "open_reviews", "_selected_action": chosen}, follow=True
         )
     )
-    assert all(reverse("review", args=[one.id]) in page for one in (run, other))
+    assert all(
+        reverse("review", args=[each_run.id]) in page for each_run in (run, other)
+    )
 
 
 def test_a_run_with_many_requests_hides_no_other_run(

@@ -55,41 +55,41 @@ def _sign(client: Client, asked: dict[str, Any], *verdicts: Any) -> Any:
 
 
 def test_what_people_are_asked_comes_back_signed(olive: Client, rita: Client) -> None:
-    asked = _asked(olive)
-    assert asked["state"] == "open"
-    assert [item["label"] for item in asked["items"]] == ["Invoice 1", "inv-2"]
-    assert [item["effect"] for item in asked["items"]] == ["external", "write"]
+    asked_approval = _asked(olive)
+    assert asked_approval["state"] == "open"
+    assert [item["label"] for item in asked_approval["items"]] == ["Invoice 1", "inv-2"]
+    assert [item["effect"] for item in asked_approval["items"]] == ["external", "write"]
     signed = _sign(
         rita,
-        asked,
+        asked_approval,
         {"verdict": "edit", "value": {"amount": "90.00"}},
         {"verdict": "reject", "reason": "twice"},
     )
     assert signed.status_code == 200, signed.content
-    runs.advance(asked["id"])
+    runs.advance(asked_approval["id"])
     settled = _read(olive, "INV-7")
     assert settled["state"] == "partial"
     paid, refused = settled["items"]
     assert (paid["verdict"], paid["edited"]) == ("approved", True)
     assert paid["value"] == {"amount": "90.00"}
     assert paid["proposed"] == {"amount": "100.00"}
-    assert paid["hash"] != asked["items"][0]["hash"]
+    assert paid["hash"] != asked_approval["items"][0]["hash"]
     assert (refused["verdict"], refused["reason"]) == ("rejected", "twice")
     assert [row["by"] for row in refused["decisions"]] == ["rita"]
-    assert verify_run(asked["id"]) == []
+    assert verify_run(asked_approval["id"]) == []
 
 
 def test_an_edit_must_fit_the_schema_of_its_item(olive: Client, rita: Client) -> None:
-    asked = _asked(olive)
+    asked_approval = _asked(olive)
     refused = _sign(
         rita,
-        asked,
+        asked_approval,
         {"verdict": "edit", "value": {"amount": 90}},
         {"verdict": "approve"},
     )
     assert refused.status_code == 422
     assert refused.json()["path"] == "approved.amount"
-    assert _read(olive, asked["id"])["state"] == "open"
+    assert _read(olive, asked_approval["id"])["state"] == "open"
 
 
 def test_the_same_key_and_content_is_the_same_approval(olive: Client) -> None:
@@ -147,9 +147,9 @@ def test_a_question_that_was_asked_stays_though_its_reviewers_left(
 def test_a_stranger_finds_no_approval(
     olive: Client, rita: Client, nobody: Client
 ) -> None:
-    asked = _asked(olive)
+    asked_approval = _asked(olive)
     assert rita.get("approvals/INV-7/").status_code == 200
-    for path in (f"approvals/{asked['id']}/", "approvals/INV-7/"):
+    for path in (f"approvals/{asked_approval['id']}/", "approvals/INV-7/"):
         assert nobody.get(path).status_code == 404
         assert nobody.post(f"{path}cancel/").status_code == 404
     assert nobody.get("approvals/").json()["results"] == []
@@ -162,7 +162,7 @@ def test_a_run_of_another_graph_is_no_approval(olive: Client, paused: Run) -> No
 
 
 def test_approvals_are_listed_by_state_and_key(olive: Client) -> None:
-    asked = _asked(olive)
+    asked_approval = _asked(olive)
     olive.post("approvals/", {**BODY, "key": "INV-8"})
     lines = olive.get("approvals/").json()["results"]
     assert [(line["key"], line["state"]) for line in lines] == [
@@ -171,18 +171,18 @@ def test_approvals_are_listed_by_state_and_key(olive: Client) -> None:
     ]
     assert lines[1]["title"] == BODY["title"]
     by_key = olive.get("approvals/", key="INV-7").json()["results"]
-    assert [line["id"] for line in by_key] == [asked["id"]]
+    assert [line["id"] for line in by_key] == [asked_approval["id"]]
     waiting = olive.get("approvals/", status="paused").json()["results"]
     assert [line["key"] for line in waiting] == ["INV-7"]
 
 
 def test_a_question_is_taken_back(olive: Client, rita: Client) -> None:
-    asked = _asked(olive)
+    asked_approval = _asked(olive)
     assert rita.post("approvals/INV-7/cancel/").status_code == 403
     taken = olive.post("approvals/INV-7/cancel/", {"reason": "paid already"})
     assert taken.json()["state"] == "cancelled"
     approve = {"verdict": "approve"}
-    assert _sign(rita, asked, approve, approve).status_code == 409
+    assert _sign(rita, asked_approval, approve, approve).status_code == 409
 
 
 def _report(client: Client, **outcome: Any) -> Any:
@@ -196,28 +196,28 @@ def _report(client: Client, **outcome: Any) -> Any:
 def test_whoever_acts_on_an_item_reports_what_came_of_it(
     olive: Client, rita: Client, nobody: Client, people: People
 ) -> None:
-    asked = _asked(olive, reports=True)
-    assert asked["reports"] is True
+    asked_approval = _asked(olive, reports=True)
+    assert asked_approval["reports"] is True
     assert _report(olive).status_code == 409
     approve = {"verdict": "approve"}
-    _sign(rita, asked, approve, {"verdict": "reject"})
-    runs.advance(asked["id"])
+    _sign(rita, asked_approval, approve, {"verdict": "reject"})
+    runs.advance(asked_approval["id"])
     before = _read(olive, "INV-7")
     assert [item["outcome"] for item in before["items"]] == [None, None]
 
-    said = {"result": "failed", "detail": "closed"}
+    statement = {"result": "failed", "detail": "closed"}
     user = UserFactory.create()
     user.groups.add(*people.starter.groups.all())
-    assert _report(Client(user), **said).status_code == 403
-    answer = _report(olive, **said)
+    assert _report(Client(user), **statement).status_code == 403
+    answer = _report(olive, **statement)
     assert answer.status_code == 200, answer.content
-    assert answer.json() == _read(olive, "INV-7") == _report(olive, **said).json()
+    assert answer.json() == _read(olive, "INV-7") == _report(olive, **statement).json()
     outcome = answer.json()["items"][0]["outcome"]
     assert outcome.pop("at") is not None
     by = people.starter.get_username()
     assert outcome == {"result": "failed", "detail": "closed", "by": by}
 
-    assert _report(Client(people.steward), **said).status_code == 200
+    assert _report(Client(people.steward), **statement).status_code == 200
     other = _report(olive)
     assert (other.status_code, other.json()["code"]) == (409, "already_reported")
     assert other.json()["item"] == "inv-1"
@@ -233,12 +233,12 @@ def test_whoever_acts_on_an_item_reports_what_came_of_it(
 
 
 def test_what_moved_is_not_signed(olive: Client, rita: Client) -> None:
-    asked = _asked(olive)
-    asked["items"][0]["hash"] = "0" * 64
+    asked_approval = _asked(olive)
+    asked_approval["items"][0]["hash"] = "0" * 64
     approve = {"verdict": "approve"}
-    stale = _sign(rita, asked, approve, approve).json()
+    stale = _sign(rita, asked_approval, approve, approve).json()
     lines = {line["write"]: line["result"] for line in stale["lines"]}
-    assert lines[asked["items"][0]["write"]] == "came_back"
+    assert lines[asked_approval["items"][0]["write"]] == "came_back"
 
 
 @pytest.mark.parametrize(
@@ -310,9 +310,11 @@ def test_four_eyes_exclude_for_whom_a_token_asks(
 ) -> None:
     body = {**BODY, "four_eyes": True}
     assert olive.post("approvals/", body).json()["path"] == "on_behalf_of"
-    asked = _asked(olive, four_eyes=True, on_behalf_of=people.reviewer.username)
+    asked_approval = _asked(
+        olive, four_eyes=True, on_behalf_of=people.reviewer.username
+    )
     approve = {"verdict": "approve"}
-    assert _sign(rita, asked, approve, approve).status_code == 403
+    assert _sign(rita, asked_approval, approve, approve).status_code == 403
     alone = {**body, "key": "B", "reviewers": ["user:rita"], "on_behalf_of": "rita"}
     assert olive.post("approvals/", alone).status_code == 422
 
@@ -327,27 +329,34 @@ def test_nobody_starts_the_shipped_graph_past_the_question(olive: Client) -> Non
 def test_a_fork_and_a_rewind_ask_the_same_people_for_the_same(
     olive: Client, people: People
 ) -> None:
-    asked = _asked(olive, quorum=2)
+    asked_approval = _asked(olive, quorum=2)
     forked = olive.post("checkpoints/INV-7:initial/fork/", {})
     assert forked.status_code == 201, forked.content
     runs.advance(forked.json()["id"])
     shown = _read(olive, forked.json()["id"])
     assert (shown["state"], shown["quorum"]) == ("open", 2)
-    runs.rewind(asked["id"], "INV-7:initial", by=User.objects.get(username="olive"))
-    runs.advance(asked["id"])
-    again = _read(olive, asked["id"])
+    runs.rewind(
+        asked_approval["id"], "INV-7:initial", by=User.objects.get(username="olive")
+    )
+    runs.advance(asked_approval["id"])
+    again = _read(olive, asked_approval["id"])
     assert again["state"] == "open"
-    assert again["request"] != asked["request"]
-    assert verify_run(asked["id"]) == []
+    assert again["request"] != asked_approval["request"]
+    assert verify_run(asked_approval["id"]) == []
 
 
 def test_what_was_asked_is_read_only_as_it_was_sealed(
     olive: Client, rita: Client
 ) -> None:
-    asked = _asked(olive)
-    _sign(rita, asked, {"verdict": "approve"}, {"verdict": "reject", "reason": "no"})
-    runs.advance(asked["id"])
-    run = Run.objects.get(id=asked["id"])
+    asked_approval = _asked(olive)
+    _sign(
+        rita,
+        asked_approval,
+        {"verdict": "approve"},
+        {"verdict": "reject", "reason": "no"},
+    )
+    runs.advance(asked_approval["id"])
+    run = Run.objects.get(id=asked_approval["id"])
     question = sealed_columns.read_value(run, "input")
     first, second = question["items"]
     # The item that was refused takes the name of the one that was approved.
@@ -360,21 +369,23 @@ def test_what_was_asked_is_read_only_as_it_was_sealed(
 def test_the_state_is_what_people_signed_whatever_a_column_says(
     olive: Client, rita: Client
 ) -> None:
-    asked = _asked(olive)
+    asked_approval = _asked(olive)
     reject = {"verdict": "reject", "reason": "no"}
-    _sign(rita, asked, reject, reject)
-    runs.advance(asked["id"])
-    tamper(ApprovalRequest.objects.get(id=asked["request"]), outcome="approved")
-    assert _read(olive, asked["id"])["state"] == "rejected"
+    _sign(rita, asked_approval, reject, reject)
+    runs.advance(asked_approval["id"])
+    tamper(
+        ApprovalRequest.objects.get(id=asked_approval["request"]), outcome="approved"
+    )
+    assert _read(olive, asked_approval["id"])["state"] == "rejected"
 
 
 @pytest.mark.parametrize("paths", [None, ["input.items"], ["input.title"]])
 def test_an_approval_whose_values_were_erased_is_gone(
     olive: Client, people: People, paths: list[str] | None
 ) -> None:
-    asked = _asked(olive)
+    asked_approval = _asked(olive)
     olive.post("approvals/INV-7/cancel/")
-    retention.erase(asked["id"], paths, by=people.steward)
+    retention.erase(asked_approval["id"], paths, by=people.steward)
     answers = [
         olive.get("approvals/INV-7/"),
         olive.post("approvals/", BODY),
@@ -389,22 +400,22 @@ def test_an_approval_whose_values_were_erased_is_gone(
 def test_a_rewind_leaves_no_verdict_standing(
     olive: Client, rita: Client, people: People
 ) -> None:
-    asked = _asked(olive)
+    asked_approval = _asked(olive)
     approve = {"verdict": "approve"}
-    _sign(rita, asked, approve, approve)
-    runs.advance(asked["id"])
+    _sign(rita, asked_approval, approve, approve)
+    runs.advance(asked_approval["id"])
     assert _state(olive) == "approved"
-    runs.rewind(asked["id"], "INV-7:at-0", by=people.starter)
+    runs.rewind(asked_approval["id"], "INV-7:at-0", by=people.starter)
     assert _state(olive) == "opening"
-    runs.advance(asked["id"])
+    runs.advance(asked_approval["id"])
     assert _state(olive) == "open"
     # Back to behind the decision, past the request that another line asked.
-    runs.rewind(asked["id"], "INV-7:at-2", by=people.starter)
+    runs.rewind(asked_approval["id"], "INV-7:at-2", by=people.starter)
     assert _state(olive) == "approved"
-    runs.advance(asked["id"])
+    runs.advance(asked_approval["id"])
     assert _state(olive) == "approved"
-    assert _read(olive, asked["id"])["request"] == asked["request"]
-    assert verify_run(asked["id"]) == []
+    assert _read(olive, asked_approval["id"])["request"] == asked_approval["request"]
+    assert verify_run(asked_approval["id"]) == []
 
 
 def _state(olive: Client) -> str:

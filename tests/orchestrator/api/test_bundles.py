@@ -202,8 +202,8 @@ def test_a_receipt_leaves_for_who_signed_and_for_auditors(
     for client in (ada, rita):
         answer = client.get(f"decisions/{decision.id}/receipt/")
         assert answer.status_code == 200
-        told = opened(answer.content, PAYLOAD_TYPE, bundle.public_key())
-        assert told["decision"]["id"] == str(decision.id)
+        document = opened(answer.content, PAYLOAD_TYPE, bundle.public_key())
+        assert document["decision"]["id"] == str(decision.id)
     for client in (nobody, olive):
         assert client.get(f"decisions/{decision.id}/receipt/").status_code == 404
     assert nobody.get(f"decisions/{run.id}/receipt/").status_code == 404

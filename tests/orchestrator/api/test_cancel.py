@@ -16,8 +16,8 @@ from tests.support.cast import People
 def test_a_run_is_cancelled_and_what_it_asks_is_withdrawn(
     olive: Client, rita: Client, paused: Run
 ) -> None:
-    (asked,) = rita.get("requests/", waiting="me").json()["results"]
-    writes = rita.get(f"requests/{asked['id']}/").json()["writes"]
+    (request,) = rita.get("requests/", waiting="me").json()["results"]
+    writes = rita.get(f"requests/{request['id']}/").json()["writes"]
     answer = olive.post("runs/CLM-1/cancel/", {"reason": "withdrawn by the customer"})
     assert answer.status_code == 200
     assert answer.json()["status"] == "cancelled"
@@ -28,7 +28,7 @@ def test_a_run_is_cancelled_and_what_it_asks_is_withdrawn(
             {"write": writes[0]["id"], "hash": writes[0]["hash"], "verdict": "approve"}
         ]
     }
-    refused = rita.post(f"requests/{asked['id']}/decisions/", body)
+    refused = rita.post(f"requests/{request['id']}/decisions/", body)
     assert refused.status_code == 409
     assert refused.json()["code"] == "wrong_status"
     assert refused.json()["by"] == ["olive"]

@@ -9,46 +9,46 @@ from tests.support.api_people import Client
 def test_a_checkpoint_answers_everything_that_is_kept_of_it(
     olive: Client, paused: Run
 ) -> None:
-    found = olive.get("checkpoints/CLM-1:step-2/").json()
-    assert found["run"] == str(paused.id)
-    assert found["superstep"] == 2
-    assert found["line"] == 1
-    assert found["source"] == "superstep"
-    assert "CLM-1:step-2" in found["aliases"]
-    assert found["state"]["input"]["claim_id"] == "CLM-1"
-    assert found["state"]["scratch"] == {
+    body = olive.get("checkpoints/CLM-1:step-2/").json()
+    assert body["run"] == str(paused.id)
+    assert body["superstep"] == 2
+    assert body["line"] == 1
+    assert body["source"] == "superstep"
+    assert "CLM-1:step-2" in body["aliases"]
+    assert body["state"]["input"]["claim_id"] == "CLM-1"
+    assert body["state"]["scratch"] == {
         "notes": ["claim CLM-1"],
         "payout": {},
         "letter": "",
     }
     assert [
         (w["task"], w["position"], w["channel"], w["revision"])
-        for w in found["pending_writes"]
+        for w in body["pending_writes"]
     ] == [
         ("propose:1:0", 0, "payout", 1),
         ("propose:1:0", 1, "letter", 1),
         ("propose:1:0", 2, "notes", 1),
     ]
-    assert found["pending_writes"][2]["base"] == ["claim CLM-1"]
-    assert found["visited"] == ["fetch", "propose"]
-    assert found["paused"] == ["propose:1"]
-    assert found["pending_edges"] == {}
-    assert found["skipped"] == []
-    assert found["memory"] is None
-    assert found["channel_versions"]["notes"] == 1
-    assert found["committed"] is True
-    assert set(found["hashes"]) == {"change", "content", "snapshot", "event"}
+    assert body["pending_writes"][2]["base"] == ["claim CLM-1"]
+    assert body["visited"] == ["fetch", "propose"]
+    assert body["paused"] == ["propose:1"]
+    assert body["pending_edges"] == {}
+    assert body["skipped"] == []
+    assert body["memory"] is None
+    assert body["channel_versions"]["notes"] == 1
+    assert body["committed"] is True
+    assert set(body["hashes"]) == {"change", "content", "snapshot", "event"}
 
 
 def test_the_first_checkpoint_is_before_any_work(olive: Client, paused: Run) -> None:
-    found = olive.get("checkpoints/CLM-1:initial/").json()
-    assert found["seq"] == 0
-    assert found["superstep"] == 0
-    assert found["source"] == "input"
-    assert found["parent"] is None
-    assert found["visited"] == []
-    assert found["pending_writes"] == []
-    assert found["pending_edges"] == {"START>fetch": 1}
+    body = olive.get("checkpoints/CLM-1:initial/").json()
+    assert body["seq"] == 0
+    assert body["superstep"] == 0
+    assert body["source"] == "input"
+    assert body["parent"] is None
+    assert body["visited"] == []
+    assert body["pending_writes"] == []
+    assert body["pending_edges"] == {"START>fetch": 1}
 
 
 def test_the_state_is_that_of_the_checkpoint_not_of_the_run(

@@ -16,13 +16,13 @@ from tests.support.rows import missing
 @pytest.fixture
 def fork(paused: Run, people: People) -> Run:
     """A fork of the paused run, patched by olive; it waits for rita too."""
-    made = runs.fork(
+    forked = runs.fork(
         f"{paused.key}:step-1",
         patch={"scratch": {"notes": ["patched"]}},
         key="CLM-2",
         by=people.starter,
     )
-    return runs.advance(made.id)
+    return runs.advance(forked.id)
 
 
 def test_blame_names_checkpoint_node_and_person(
@@ -60,7 +60,9 @@ def test_history_goes_back_in_windows(olive: Client, paused: Run) -> None:
     older = olive.get(
         "runs/CLM-1/history/", path="scratch.notes", limit=1, before=answer["before"]
     ).json()
-    assert [(one["kind"], one["after"]) for one in older["changes"]] == [("added", [])]
+    assert [(change["kind"], change["after"]) for change in older["changes"]] == [
+        ("added", [])
+    ]
     assert olive.get("runs/CLM-1/history/", path="notes").json()["before"] is None
 
 
@@ -70,7 +72,7 @@ def test_lineage_lists_the_tree_from_the_first_run_on(
     answer = olive.get("runs/CLM-2/lineage/").json()
     assert answer["path"] == [str(paused.id), str(fork.id)]
     assert [
-        (one["key"], one["of"], one["how"], one["seq"]) for one in answer["runs"]
+        (run["key"], run["of"], run["how"], run["seq"]) for run in answer["runs"]
     ] == [
         ("CLM-1", None, "", None),
         ("CLM-2", str(paused.id), "fork", 1),
@@ -132,7 +134,7 @@ def test_what_hangs_on_a_run_that_one_may_not_see_is_not_told(
         runs.fork(f"{paused.key}:step-1", key="CLM-3", by=people.nobody).id
     )
     tree = nobody.get("runs/CLM-3/lineage/").json()
-    assert [one["key"] for one in tree["runs"]] == ["CLM-3"]
+    assert [run["key"] for run in tree["runs"]] == ["CLM-3"]
     blamed = nobody.get("runs/CLM-3/blame/", path="notes[0]").json()
     assert blamed["checkpoint"]["run"] == str(mine.id)
     for other in ("CLM-1", "CLM-2"):

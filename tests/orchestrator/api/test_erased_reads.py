@@ -36,12 +36,14 @@ def addresses(run: Run) -> Iterator[str]:
         yield from (f"checkpoints/{row.id}/{part}" for part in ("", "state/", "diff/"))
     yield f"requests/?run={run.id}"
     yield from (
-        f"requests/{one.id}/" for one in ApprovalRequest.objects.filter(run=run.id)
+        f"requests/{request.id}/"
+        for request in ApprovalRequest.objects.filter(run=run.id)
     )
     yield f"audit/?run={run.id}"
     yield from (f"audit/{line.id}/" for line in AuditLine.objects.filter(run=run.id))
     yield from (
-        f"decisions/{one.id}/receipt/" for one in Decision.objects.filter(run=run.id)
+        f"decisions/{decision.id}/receipt/"
+        for decision in Decision.objects.filter(run=run.id)
     )
 
 
@@ -53,7 +55,8 @@ def pages(run: Run) -> Iterator[str]:
         for tab in ("state", "writes", "results", "events")
     )
     yield from (
-        reverse("receipt", args=[one.id]) for one in Receipt.objects.filter(run=run.id)
+        reverse("receipt", args=[receipt.id])
+        for receipt in Receipt.objects.filter(run=run.id)
     )
     yield from (
         reverse("audit_line", args=[line.id])

@@ -192,7 +192,7 @@ def counted(people: People) -> Run:
     """A run of two nodes that note figures; the second one notes a model too, and its
     result is recorded.
     """
-    made = graph("counted")
+    flow = graph("counted")
 
     def ask(state: Any, ctx: Any) -> None:
         ctx.figure("tokens", 7)
@@ -203,12 +203,12 @@ def counted(people: People) -> Run:
         ctx.metadata("model", "large")
         return {"notes": ["called"]}
 
-    made.node("ask")(ask)
-    made.node("call", effect="external")(call)
-    made.edge(START, "ask")
-    made.edge("ask", "call")
-    made.edge("call", END)
-    registered(made)
+    flow.node("ask")(ask)
+    flow.node("call", effect="external")(call)
+    flow.edge(START, "ask")
+    flow.edge("ask", "call")
+    flow.edge("call", END)
+    registered(flow)
     return runs.advance(
         runs.start(
             "counted", {}, key="CNT-1", by=people.starter, metadata={"team": "claims"}
@@ -283,17 +283,17 @@ def test_an_erasure_of_a_whole_run_takes_its_metadata_and_that_of_its_checkpoint
 def test_an_erasure_of_a_path_takes_the_same_text_from_metadata_of_run_and_checkpoint(
     people: People,
 ) -> None:
-    made = graph("named")
+    flow = graph("named")
 
     def call(state: Any, ctx: Any) -> dict[str, Any]:
         ctx.metadata("holder", "Marta Nilsson")
         ctx.metadata("model", "large")
         return {"letter": "Marta Nilsson"}
 
-    made.node("call")(call)
-    made.edge(START, "call")
-    made.edge("call", END)
-    registered(made)
+    flow.node("call")(call)
+    flow.edge(START, "call")
+    flow.edge("call", END)
+    registered(flow)
     metadata = {"holder": "Marta Nilsson", "team": "claims"}
     run = runs.advance(runs.start("named", {}, by=people.starter, metadata=metadata).id)
     retention.erase(run.id, ["letter"], by=people.steward)

@@ -49,13 +49,13 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "none",
     ]
     files = ["--path", schema, "--config", config, "--output-path", package]
-    made = subprocess.run(
+    process = subprocess.run(
         [*generate, *files, "--fail-on-warning"],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert made.returncode == 0, made.stdout + made.stderr
+    assert process.returncode == 0, process.stdout + process.stderr
     with pytest.MonkeyPatch.context() as patched:
         patched.syspath_prepend(folder)
         yield package.name
@@ -71,10 +71,10 @@ class Api:
             url, token, prefix="Token", raise_on_unexpected_status=True
         )
 
-    def call(self, operation: str, *args: Any, **more: Any) -> Any:
+    def call(self, operation: str, *args: Any, **options: Any) -> Any:
         """The answer of an operation, as the model that the client has for it."""
         return import_module(f"{self.package}.api.{operation}").sync(
-            *args, client=self.client, **more
+            *args, client=self.client, **options
         )
 
     def model(self, name: str) -> Any:
@@ -122,10 +122,10 @@ def test_a_generated_client_starts_lists_by_pages_gets_decides_and_reads_refusal
     assert shown.status == "paused"
     assert shown.input_.to_dict()["claim_id"] == "CLM-1"
 
-    (asked,) = rita.call(
+    (waiting_request,) = rita.call(
         "requests.requests_list", waiting=rita.model("RequestsListWaiting")("me")
     ).results
-    request = rita.call("requests.requests_retrieve", asked.id)
+    request = rita.call("requests.requests_retrieve", waiting_request.id)
     assert request.may_decide.yes
     approve = rita.model("DecisionBodyVerdictEnum").APPROVE
     decision = rita.model("DecisionBody")
@@ -134,12 +134,16 @@ def test_a_generated_client_starts_lists_by_pages_gets_decides_and_reads_refusal
         for write in request.writes
     ]
     body = rita.model("DecisionsBody")(decisions=decisions)
-    receipt = rita.call("requests.requests_decisions_create", asked.id, body=body)
+    receipt = rita.call(
+        "requests.requests_decisions_create", waiting_request.id, body=body
+    )
     assert {line.result.value for line in receipt.lines} == {"counted"}
     assert runs.advance(str(first.id)).status == "completed"
 
     problem = olive.model("ProblemOut")
-    again = rita.call("requests.requests_decisions_create", asked.id, body=body)
+    again = rita.call(
+        "requests.requests_decisions_create", waiting_request.id, body=body
+    )
     unknown = olive.call("runs.runs_retrieve", "nothing")
     refused = rita.call(
         "runs.runs_create",

@@ -89,7 +89,9 @@ def test_a_key_has_1_to_200_characters(olive: Client, key: str) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_two_at_once_one_acts_and_both_get_its_answer(people: People) -> None:
+def test_one_of_two_concurrent_calls_acts_and_both_get_its_answer(
+    people: People,
+) -> None:
     clients = [Client(people.starter), Client(people.starter)]
     gate = threading.Barrier(2)
     answers = []
@@ -119,7 +121,7 @@ def _told(answers: list[Any]) -> list[Any]:
 def test_an_answer_is_not_given_again_to_who_may_not_see_the_run_any_more(
     paused: Run, people: People
 ) -> None:
-    asked = ApprovalRequest.objects.get(run=paused.id)
+    request = ApprovalRequest.objects.get(run=paused.id)
     rita = Client(people.reviewer)
     write = pending(paused)[0]
     body = {
@@ -127,13 +129,13 @@ def test_an_answer_is_not_given_again_to_who_may_not_see_the_run_any_more(
             {"write": str(write.write), "hash": write.hash, "verdict": "approve"}
         ]
     }
-    doors = [f"requests/{asked.id}/decisions/", f"runs/{paused.id}/signatures/"]
+    doors = [f"requests/{request.id}/decisions/", f"runs/{paused.id}/signatures/"]
     first = [rita.post(door, body, **KEY) for door in doors]
     assert [answer.status_code for answer in first] == [200, 409]
     assert [rita.post(door, body, **KEY).json() for door in doors] == [
         answer.json() for answer in first
     ]
-    asked.reviewers.all().delete()
+    request.reviewers.all().delete()
     again = [rita.post(door, body, **KEY) for door in doors]
     assert [(answer.status_code, "lines" in answer.json()) for answer in again] == [
         (404, False)

@@ -22,8 +22,8 @@ def run() -> Run:
 
 
 def address(run: Run) -> str:
-    asked = ApprovalRequest.objects.get(run=run, status="open")
-    return f"requests/{asked.id}/reopen/"
+    request = ApprovalRequest.objects.get(run=run, status="open")
+    return f"requests/{request.id}/reopen/"
 
 
 def test_a_steward_reads_the_changes_and_re_opens_it(people: People, run: Run) -> None:
@@ -54,9 +54,9 @@ def test_a_request_that_is_re_opened_while_it_is_read_is_not_tampered(
     monkeypatch: pytest.MonkeyPatch, people: People, run: Run
 ) -> None:
     rita = Client(run_actions.reviewer(people.reviewer))
-    asked = ApprovalRequest.objects.get(run=run, status="open")
+    request = ApprovalRequest.objects.get(run=run, status="open")
     reopen_between_reads(monkeypatch, run, by=people.steward)
-    answer = rita.get(f"requests/{asked.id}/")
+    answer = rita.get(f"requests/{request.id}/")
     assert answer.status_code == 200, answer.json()
     # They have not seen what the other one asks.
     assert not Sighting.objects.exists()

@@ -140,18 +140,18 @@ def test_a_token_must_say_for_whom_it_starts_where_a_gate_has_four_eyes(
 
 @pytest.mark.parametrize("folder", ["two", "unknown"])
 def test_four_eyes_may_be_in_the_terms_of_a_gate(olive: Client, folder: str) -> None:
-    made = graph("careful-terms")
+    flow = graph("careful-terms")
 
     def terms(asked: Any) -> dict[str, Any]:
         # With an unknown folder they fail, and nobody knows what they would ask for.
         return {"four_eyes": {"one": False, "two": True}[asked.folder]}
 
     gate = Gate(reviewers=["group:claims"], terms=terms)
-    made.node("propose", effect="human", gate=gate)(lambda state, ctx: {"letter": ""})
-    made.edge(START, "propose")
-    made.edge("propose", END)
-    registered(made)
-    body = {"graph": made.name, "input": {"folder": folder}}
+    flow.node("propose", effect="human", gate=gate)(lambda state, ctx: {"letter": ""})
+    flow.edge(START, "propose")
+    flow.edge("propose", END)
+    registered(flow)
+    body = {"graph": flow.name, "input": {"folder": folder}}
     refused = olive.post("runs/", body)
     assert (refused.status_code, refused.json()["path"]) == (422, "on_behalf_of")
     assert olive.post("runs/", {**body, "input": {"folder": "one"}}).status_code == 201

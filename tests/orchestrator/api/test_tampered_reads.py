@@ -24,29 +24,31 @@ def _at(run: Run, seq: int) -> Checkpoint:
 def _faults(answer: Any) -> list[tuple[str, str]]:
     """The marked rows of a list, and what each is said to be."""
     assert answer.status_code == 200
-    found = [one["fault"] for one in answer.json()["results"]]
+    found = [result["fault"] for result in answer.json()["results"]]
     return [(one["code"], one["row"]) for one in found if one]
 
 
 @pytest.fixture
 def beside(people: People) -> Run:
     """Another run, from which rows can be moved."""
-    given = {"claim_id": "CLM-9", "amount": 9}
-    return runs.advance(runs.start("gated", given, key="CLM-9", by=people.starter).id)
+    run_input = {"claim_id": "CLM-9", "amount": 9}
+    return runs.advance(
+        runs.start("gated", run_input, key="CLM-9", by=people.starter).id
+    )
 
 
 @pytest.fixture
 def signed(rita: Client, paused: Run) -> Run:
     """The run when all that it asked is approved."""
-    (asked,) = rita.get("requests/", waiting="me").json()["results"]
-    writes = rita.get(f"requests/{asked['id']}/").json()["writes"]
+    (request,) = rita.get("requests/", waiting="me").json()["results"]
+    writes = rita.get(f"requests/{request['id']}/").json()["writes"]
     body = {
         "decisions": [
-            {"write": one["id"], "hash": one["hash"], "verdict": "approve"}
-            for one in writes
+            {"write": write["id"], "hash": write["hash"], "verdict": "approve"}
+            for write in writes
         ]
     }
-    assert rita.post(f"requests/{asked['id']}/decisions/", body).status_code == 200
+    assert rita.post(f"requests/{request['id']}/decisions/", body).status_code == 200
     return runs.advance(paused.id)
 
 
@@ -84,11 +86,11 @@ def test_a_checkpoint_whose_row_was_changed_is_marked_in_the_list(
 ) -> None:
     row = _at(paused, 1)
     tamper(row, nodes=[{**row.nodes[0], "node": "forged"}])
-    found = olive.get("runs/CLM-1/checkpoints/")
-    assert _faults(found) == [
+    answer = olive.get("runs/CLM-1/checkpoints/")
+    assert _faults(answer) == [
         ("tampered_row", f"checkpoints_checkpoint {paused.id} {row.id}")
     ]
-    assert len(found.json()["results"]) == 3
+    assert len(answer.json()["results"]) == 3
 
 
 def test_a_forged_line_of_the_log_is_marked(olive: Client, paused: Run) -> None:
@@ -114,7 +116,7 @@ def test_a_request_with_another_question_is_marked(olive: Client, paused: Run) -
     name = f"approvals_approvalrequest {paused.id} {row.id}"
     assert _faults(olive.get("requests/")) == [("tampered_row", name)]
     assert [
-        one["fault"]["row"] for one in olive.get("runs/CLM-1/").json()["paused"]
+        place["fault"]["row"] for place in olive.get("runs/CLM-1/").json()["paused"]
     ] == [name]
     assert olive.get(f"requests/{row.id}/").status_code == 409
 

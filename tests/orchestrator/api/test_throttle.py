@@ -37,8 +37,8 @@ def ask(token: str, *, at: str = HERE) -> Any:
     )
 
 
-def statuses(*asked: Any) -> list[int]:
-    return [answer.status_code for answer in asked]
+def statuses(*requests: Any) -> list[int]:
+    return [answer.status_code for answer in requests]
 
 
 def test_after_too_many_wrong_tokens_an_address_is_told_to_wait() -> None:
@@ -130,7 +130,9 @@ def test_rows_out_of_date_are_deleted() -> None:
 def test_nothing_of_a_token_is_kept_where_failures_are_counted() -> None:
     ask("cst_secretsecretsecret")
     assert not [
-        one for one in FailedAuthentication.objects.all() if "secret" in one.subject
+        failure
+        for failure in FailedAuthentication.objects.all()
+        if "secret" in failure.subject
     ]
 
 
@@ -139,7 +141,7 @@ def test_the_wait_leaves_one_audit_line_that_names_tokens_and_no_other_secrets(
 ) -> None:
     for _ in range(LIMIT + 2):
         ask("hunter2hunter2")
-    assert [(one.kind, one.facts) for one in AuditLine.objects.all()] == [
+    assert [(line.kind, line.facts) for line in AuditLine.objects.all()] == [
         ("tokens_throttled", {"address": HERE, "token": ""})
     ]
     revoked = tokens.make_token(people.starter)
@@ -156,8 +158,8 @@ def test_the_wait_leaves_one_audit_line_that_names_tokens_and_no_other_secrets(
 )
 def test_behind_a_proxy_the_address_is_the_one_in_the_named_header() -> None:
     def behind(address: str, n: int) -> Any:
-        given = {"Authorization": f"Token cst_{n}{address}", "X-Real-IP": address}
-        return APIClient().get("/api/v1/runs/", headers=given, REMOTE_ADDR="10.0.0.1")
+        headers = {"Authorization": f"Token cst_{n}{address}", "X-Real-IP": address}
+        return APIClient().get("/api/v1/runs/", headers=headers, REMOTE_ADDR="10.0.0.1")
 
     assert statuses(*(behind(HERE, n) for n in range(LIMIT + 1))) == [401] * LIMIT + [
         429

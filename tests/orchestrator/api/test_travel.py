@@ -42,8 +42,8 @@ def test_a_plan_says_what_a_fork_would_do_and_writes_nothing(
     assert plan["patched"] == ["total"]
     assert plan["guarded"] == {"total": "ask"}
     assert plan["needs_yes"] == ["pay"]
-    assert [one["task"] for one in plan["effects_again"]] == ["pay:1:0"]
-    assert [one["task"] for one in plan["asks"]] == ["$patch:1:0", "ask:1:0"]
+    assert [task["task"] for task in plan["effects_again"]] == ["pay:1:0"]
+    assert [ask["task"] for ask in plan["asks"]] == ["$patch:1:0", "ask:1:0"]
     allowed = olive.post(
         at(origin, "step-1") + "plan/", {"allow_effects": ["pay"]}
     ).json()
@@ -109,9 +109,10 @@ def test_a_fork_that_stopped_before_an_effect_goes_on_when_a_resume_says_yes(
     olive: Client, people: People, origin: Run
 ) -> None:
     body = {"answers": {"ask": {"total": 10}}}
-    made = Client(people.steward)  # may steer, and is no reviewer
+    client = Client(people.steward)  # may steer, and is no reviewer
     assert (
-        made.post(at(origin, "at-2") + "fork/", body).json()["code"] == "not_a_reviewer"
+        client.post(at(origin, "at-2") + "fork/", body).json()["code"]
+        == "not_a_reviewer"
     )
     run_actions.reviewer(people.starter)
     fork = olive.post(at(origin, "at-2") + "fork/", body).json()

@@ -55,19 +55,19 @@ def waiting(people: People) -> Run:
     return advanced(claim("bad_input"))
 
 
-def requests_of(run: Run, **more: Any) -> dict[str, tuple[str, dict[str, Any]]]:
+def requests_of(run: Run, **options: Any) -> dict[str, tuple[str, dict[str, Any]]]:
     """Each verb that goes back to the first superstep of a run: where it is posted, and
     the body.
     """
     point = f"{run.key}:step-1"
     return {
-        "plan": (f"checkpoints/{point}/plan/", more),
-        "fork": (f"checkpoints/{point}/fork/", more),
+        "plan": (f"checkpoints/{point}/plan/", options),
+        "fork": (f"checkpoints/{point}/fork/", options),
         "rewind": (
             f"runs/{run.id}/rewind/",
-            {"checkpoint": point, "reason": "r", **more},
+            {"checkpoint": point, "reason": "r", **options},
         ),
-        "resume": (f"runs/{run.id}/resume/", more),
+        "resume": (f"runs/{run.id}/resume/", options),
     }
 
 
@@ -79,10 +79,10 @@ def test_a_bad_patch_is_refused_at_each_verb_and_changes_nothing(
     before = rows_of(waiting)
     for verb, (path, body) in requests_of(waiting, patch=patch).items():
         answer = olive.post(path, body)
-        found = answer.json()
-        assert verb == verb, found
-        assert answer.status_code == status, found
-        assert {key: found.get(key) for key in facts} == facts, found
+        document = answer.json()
+        assert verb == verb, document
+        assert answer.status_code == status, document
+        assert {key: document.get(key) for key in facts} == facts, document
     assert rows_of(waiting) == before
     assert Run.objects.count() == 1
 
@@ -135,8 +135,8 @@ def test_a_run_that_may_not_be_seen_is_404_everywhere(
     stranger = Client(people.nobody)
     point = f"{waiting.key}:step-1"
     replay = runs.replay(point, by=people.starter)
-    asked = [*requests_of(waiting).values(), (f"checkpoints/{point}/replay/", {})]
-    assert [stranger.post(path, body).status_code for path, body in asked] == [404] * 5
+    posts = [*requests_of(waiting).values(), (f"checkpoints/{point}/replay/", {})]
+    assert [stranger.post(path, body).status_code for path, body in posts] == [404] * 5
     read = [
         f"runs/{waiting.id}/lineage/",
         f"runs/{replay.id}/replay-report/",
@@ -152,9 +152,9 @@ def test_a_run_in_hand_is_not_rewound_nor_resumed_with_a_patch(
     runs.rewind(waiting.id, f"{waiting.key}:step-1")
     assert leases.claim_one(waiting.id)
     before = rows_of(waiting)[0]
-    asked = requests_of(waiting, patch={"scratch": {"letter": "x"}})
+    posts = requests_of(waiting, patch={"scratch": {"letter": "x"}})
     for verb in ("rewind", "resume"):
-        path, body = asked[verb]
+        path, body = posts[verb]
         answer = olive.post(path, body)
         assert verb == verb
         assert answer.status_code == 409
@@ -203,14 +203,14 @@ def test_answers_of_somebody_who_may_not_decide_are_refused_with_an_audit_line(
 ) -> None:
     before = rows_of(waiting)
     point = f"{waiting.key}:step-2"
-    asked = [
+    posts = [
         (f"checkpoints/{point}/fork/", {"answers": ANSWERS}),
         (
             f"runs/{waiting.id}/rewind/",
             {"checkpoint": point, "reason": "r", "answers": ANSWERS},
         ),
     ]
-    for path, body in asked:
+    for path, body in posts:
         answer = olive.post(path, body)
         assert answer.status_code == 403
         assert answer.json()["code"] == "not_a_reviewer"

@@ -39,14 +39,14 @@ REJECT = {"verdict": "reject", "reason": "twice"}
 
 
 def test_what_was_signed_comes_back(client: Client, sign: Any) -> None:
-    asked = client.ask(**BODY)
-    assert (asked.state, asked.decided, asked.request, asked.url) == (
+    approval = client.ask(**BODY)
+    assert (approval.state, approval.decided, approval.request, approval.url) == (
         "opening",
         False,
         None,
         "",
     )
-    sign(asked.id, EDIT, REJECT)
+    sign(approval.id, EDIT, REJECT)
     settled = client.wait("INV-7", timeout=5)
     assert settled.decided
     assert settled.state == "partial"
@@ -60,51 +60,51 @@ def test_what_was_signed_comes_back(client: Client, sign: Any) -> None:
     assert settled.item("inv-2") is refused
     with pytest.raises(KeyError, match="inv-1, inv-2"):
         settled.item("inv-3")
-    assert verify_run(asked.id) == []
+    assert verify_run(approval.id) == []
 
 
 def test_the_page_of_the_review_is_named_once_it_is_open(
     client: Client, live_server: Any
 ) -> None:
-    asked = client.ask(**BODY)
-    runs.advance(asked.id)
-    opened = client.approval(asked.id)
+    approval = client.ask(**BODY)
+    runs.advance(approval.id)
+    opened = client.approval(approval.id)
     assert opened.state == "open"
     assert opened.request is not None
-    assert opened.url == f"{live_server.url}/reviews/{asked.id}/"
+    assert opened.url == f"{live_server.url}/reviews/{approval.id}/"
 
 
 def test_waiting_ends_with_the_decision_that_is_made_meanwhile(
     client: Client, sign: Any, beside: Callable[[Callable[[], None]], None]
 ) -> None:
-    asked = client.ask(**BODY)
-    beside(lambda: sign(asked.id, APPROVE, APPROVE))
-    assert client.wait(asked.id, timeout=30).state == "approved"
+    approval = client.ask(**BODY)
+    beside(lambda: sign(approval.id, APPROVE, APPROVE))
+    assert client.wait(approval.id, timeout=30).state == "approved"
 
 
 def test_waiting_ends_with_its_time(client: Client) -> None:
-    asked = client.ask(**BODY)
+    approval = client.ask(**BODY)
     with pytest.raises(TimeoutError, match=r"INV-7 is opening after 0\.3 s"):
-        client.wait(asked.id, timeout=0.3)
+        client.wait(approval.id, timeout=0.3)
 
 
 def test_a_question_is_taken_back(client: Client, people: People) -> None:
-    asked = client.ask(**BODY)
-    runs.advance(asked.id)
-    shown = client.approval(asked.id)
+    approval = client.ask(**BODY)
+    runs.advance(approval.id)
+    shown = client.approval(approval.id)
     decisions = DecisionSet(client.requests.get(shown.request or ""))
     decisions.approve(shown.raw["items"][0]["write"])
     Http(people.reviewer).post(f"requests/{shown.request}/decisions/", decisions.body)
-    assert client.cancel(asked.id, reason="paid already").state == "cancelled"
-    taken_back = client.wait(asked.id, timeout=5)
+    assert client.cancel(approval.id, reason="paid already").state == "cancelled"
+    taken_back = client.wait(approval.id, timeout=5)
     assert taken_back.state == "cancelled"
     assert taken_back.item("inv-1").verdict == "approved"
     assert taken_back.approved_items == ()
 
 
 def test_what_came_of_it_is_reported(client: Client, sign: Any) -> None:
-    asked = client.ask(**BODY, reports=True)
-    sign(asked.id, APPROVE, APPROVE)
+    approval = client.ask(**BODY, reports=True)
+    sign(approval.id, APPROVE, APPROVE)
     settled = client.approval("INV-7")
     outcomes = {"inv-1": ("done", "transfer 77"), "inv-2": ("failed", "no account")}
     reported = client.report(settled, outcomes)
@@ -154,9 +154,11 @@ async def test_the_client_that_awaits_does_the_same(
     client: Client, live_server: Any, token: str, sign: Any
 ) -> None:
     async with AsyncClient(live_server.url, token=token) as awaited:
-        asked = await awaited.ask(**BODY)
-        waiting = asyncio.create_task(awaited.wait(asked.id, timeout=30))
-        await asyncio.to_thread(_in_a_thread, lambda: sign(asked.id, APPROVE, REJECT))
+        approval = await awaited.ask(**BODY)
+        waiting = asyncio.create_task(awaited.wait(approval.id, timeout=30))
+        await asyncio.to_thread(
+            _in_a_thread, lambda: sign(approval.id, APPROVE, REJECT)
+        )
         settled = await waiting
         assert settled.state == "partial"
         assert await awaited.approval("INV-7") == settled

@@ -66,9 +66,9 @@ class Server:
         return {request.headers.get("Idempotency-Key") for request in self.requests}
 
 
-def problem(status: int, code: str, **more: Any) -> httpx.Response:
-    headers = more.pop("headers", None)
-    body = {"status": status, "code": code, "detail": f"{code} it is", **more}
+def problem(status: int, code: str, **options: Any) -> httpx.Response:
+    headers = options.pop("headers", None)
+    body = {"status": status, "code": code, "detail": f"{code} it is", **options}
     return httpx.Response(status, json=body, headers=headers)
 
 
@@ -307,8 +307,8 @@ def test_a_post_whose_answer_was_lost_has_its_effect_once(
     lossy: Callable[..., Client],
 ) -> None:
     question = {name: its for name, its in BODY.items() if name != "key"}
-    asked = lossy(2).ask(**question)
-    assert [str(run.id) for run in Run.objects.all()] == [asked.id]
+    approval = lossy(2).ask(**question)
+    assert [str(run.id) for run in Run.objects.all()] == [approval.id]
 
 
 @pytest.mark.django_db(transaction=True)

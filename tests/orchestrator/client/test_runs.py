@@ -55,8 +55,8 @@ def rita(site: str, token_of_rita: str) -> Iterator[Client]:
 
 
 def decide(rita: Client, run: str) -> Any:
-    [asked] = rita.requests.list(waiting="me", run=run)
-    decisions = DecisionSet(rita.requests.get(asked["id"]))
+    [request] = rita.requests.list(waiting="me", run=run)
+    decisions = DecisionSet(rita.requests.get(request["id"]))
     decisions.approve(*decisions.undecided)
     return rita.requests.sign(decisions)
 
@@ -104,8 +104,8 @@ def _advance(run: str) -> None:
 def test_waiting_listens_and_looks_only_when_something_happened(
     olive: Client, sign: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = olive.ask(**BODY)
-    runs.advance(asked.id)
+    approval = olive.ask(**BODY)
+    runs.advance(approval.id)
     looks: list[str] = []
     listening = threading.Event()
     listen = Connection._listen
@@ -125,14 +125,14 @@ def test_waiting_listens_and_looks_only_when_something_happened(
     settled: list[Any] = []
 
     def wait() -> None:
-        settled.append(olive.wait(asked.id, timeout=60))
+        settled.append(olive.wait(approval.id, timeout=60))
 
     waiting = threading.Thread(target=wait)
     waiting.start()
     assert listening.wait(30)
     # One look at first, one at the event that says how it stands.
     assert len(looks) == 2
-    sign(asked.id, {"verdict": "approve"}, {"verdict": "approve"})
+    sign(approval.id, {"verdict": "approve"}, {"verdict": "approve"})
     waiting.join(60)
     assert settled[0].state == "approved"
 
@@ -140,10 +140,10 @@ def test_waiting_listens_and_looks_only_when_something_happened(
 def test_waiting_by_listening_ends_with_its_time(
     olive: Client, order: dict[str, Any]
 ) -> None:
-    asked = olive.ask(**BODY)
+    approval = olive.ask(**BODY)
     began = time.monotonic()
     with pytest.raises(TimeoutError):
-        olive.wait(asked.id, timeout=1.5)
+        olive.wait(approval.id, timeout=1.5)
     assert time.monotonic() - began >= 1.5
     olive.runs.start(graph="gated", input=order, key="CLM-1")
     with pytest.raises(TimeoutError, match="run CLM-1 is queued after 1 s"):
@@ -154,9 +154,11 @@ async def test_the_client_that_awaits_waits_by_listening(
     site: str, token: str, token_of_rita: str, sign: Any, order: Any, beside: Any
 ) -> None:
     async with AsyncClient(site, token=token) as awaited:
-        asked = await awaited.ask(**BODY)
-        beside(lambda: sign(asked.id, {"verdict": "approve"}, {"verdict": "approve"}))
-        assert (await awaited.wait(asked.id, timeout=60)).state == "approved"
+        approval = await awaited.ask(**BODY)
+        beside(
+            lambda: sign(approval.id, {"verdict": "approve"}, {"verdict": "approve"})
+        )
+        assert (await awaited.wait(approval.id, timeout=60)).state == "approved"
         started = await awaited.runs.start(graph="gated", input=order, key="CLM-1")
         beside(lambda: _advance(started["id"]))
         paused = await awaited.runs.wait("CLM-1", timeout=60, until_paused=True)

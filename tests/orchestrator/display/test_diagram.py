@@ -39,8 +39,8 @@ CLAIM = [
 
 @pytest.mark.parametrize("pairs", [WIDE, LONG, LOOPED, CLAIM, ["a>b"]])
 def test_no_box_stands_on_another_and_all_are_on_the_page(pairs: list[str]) -> None:
-    found = drawing(*pairs)
-    boxes = list(places(found).values())
+    diagram = drawing(*pairs)
+    boxes = list(places(diagram).values())
     for one, other in combinations(boxes, 2):
         apart = (
             one.right <= other.x
@@ -50,7 +50,9 @@ def test_no_box_stands_on_another_and_all_are_on_the_page(pairs: list[str]) -> N
         )
         assert apart, (one, other)
     assert all(box.x >= 0 and box.y >= 0 for box in boxes)
-    assert all(box.right <= found.width and box.bottom <= found.height for box in boxes)
+    assert all(
+        box.right <= diagram.width and box.bottom <= diagram.height for box in boxes
+    )
 
 
 def test_links_lead_from_left_to_right_except_those_that_close_a_loop() -> None:
@@ -59,15 +61,15 @@ def test_links_lead_from_left_to_right_except_those_that_close_a_loop() -> None:
 
 
 def test_every_link_has_a_path_even_one_to_itself() -> None:
-    found = drawing(*LOOPED)
-    assert len(found.routes) == len(LOOPED)
-    assert all(route.path.startswith("M") for route in found.routes)
+    diagram = drawing(*LOOPED)
+    assert len(diagram.routes) == len(LOOPED)
+    assert all(route.path.startswith("M") for route in diagram.routes)
 
 
 def test_a_long_link_passes_between_the_boxes_of_the_columns_it_crosses() -> None:
-    found = drawing("a>b", "b>c", "c>d", "a>d")
-    at = places(found)
-    path = next(route.path for route in found.routes if route.link == Link("a", "d"))
+    diagram = drawing("a>b", "b>c", "c>d", "a>d")
+    at = places(diagram)
+    path = next(route.path for route in diagram.routes if route.link == Link("a", "d"))
     crossing = [float(height) for height in re.findall(r"([\d.]+)H", path)]
     assert len(crossing) == 2
     for name in ("b", "c"):
@@ -82,8 +84,8 @@ def test_the_same_graph_is_always_drawn_the_same() -> None:
 
 
 def test_links_to_the_ends_of_the_graph_are_not_drawn() -> None:
-    found = draw((Box("a"),), (Link("START", "a"), Link("a", "END")), ("a",))
-    assert found.routes == ()
+    diagram = draw((Box("a"),), (Link("START", "a"), Link("a", "END")), ("a",))
+    assert diagram.routes == ()
 
 
 def test_a_moment_is_told_in_colours_and_in_words() -> None:

@@ -27,14 +27,14 @@ def rita(people: cast.People) -> User:
 
 
 def test_what_a_node_does_to_its_payload_is_seen_by_nobody_else() -> None:
-    made = graph("payload-taken-apart")
+    flow = graph("payload-taken-apart")
     seen = []
 
-    @made.node(sends=["pay"])
+    @flow.node(sends=["pay"])
     def split(state: Any, ctx: Any) -> list[Send]:
         return [Send("pay", {"amounts": [1, 2]})]
 
-    @made.node(
+    @flow.node(
         effect="external", idempotent=True, retry=Retry(attempts=2, backoff=0.01)
     )
     def pay(state: Any, ctx: Any) -> None:
@@ -42,10 +42,10 @@ def test_what_a_node_does_to_its_payload_is_seen_by_nobody_else() -> None:
         ctx.payload["amounts"].clear()
         raise RuntimeError("try again")
 
-    made.edge(START, "split")
-    made.edge("split", END)
-    made.edge("pay", END)
-    run = advanced(made)
+    flow.edge(START, "split")
+    flow.edge("split", END)
+    flow.edge("pay", END)
+    run = advanced(flow)
     assert run.status == Status.FAILED
     runs.resume(run.id)
     runs.advance(run.id)
@@ -55,21 +55,21 @@ def test_what_a_node_does_to_its_payload_is_seen_by_nobody_else() -> None:
 def test_a_gated_node_that_proposes_nothing_fails_alone_and_what_its_siblings_did_is_kept() -> (
     None
 ):
-    made = graph("nothing-proposed")
+    flow = graph("nothing-proposed")
     calls = []
 
-    @made.node(effect="human", gate=GATE)
+    @flow.node(effect="human", gate=GATE)
     def propose(state: Any, ctx: Any) -> None:
         pass
 
-    @made.node(effect="read")
+    @flow.node(effect="read")
     def look(state: Any, ctx: Any) -> None:
         calls.append(1)
 
     for name in ("propose", "look"):
-        made.edge(START, name)
-        made.edge(name, END)
-    run = advanced(made)
+        flow.edge(START, name)
+        flow.edge(name, END)
+    run = advanced(flow)
     assert run.status == Status.FAILED
     assert unpack_json(run.error)["node"] == "propose"
     runs.resume(run.id)
@@ -80,38 +80,38 @@ def test_a_gated_node_that_proposes_nothing_fails_alone_and_what_its_siblings_di
 def test_a_check_that_breaks_with_unwritable_text_asks_people_all_the_same(
     rita: User,
 ) -> None:
-    made = graph("check-breaks")
+    flow = graph("check-breaks")
 
     def check(state: Any, proposal: Any) -> bool:
         raise RuntimeError("half a pair \ud800 and \x00")
 
-    @made.node(
+    @flow.node(
         effect="human", gate=Gate(reviewers=["group:claims"], needs_approval=check)
     )
     def propose(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": "proposed"}
 
-    made.edge(START, "propose")
-    made.edge("propose", END)
-    run = advanced(made)
+    flow.edge(START, "propose")
+    flow.edge("propose", END)
+    run = advanced(flow)
     assert run.status == Status.PAUSED
     sign(run, rita, ["approve"])
     assert runs.advance(run.id).status == Status.COMPLETED
 
 
 def test_a_router_that_breaks_with_unwritable_text_fails_the_run_by_name() -> None:
-    made = graph("router-breaks")
+    flow = graph("router-breaks")
 
-    @made.node()
+    @flow.node()
     def work(state: Any, ctx: Any) -> None:
         pass
 
     def route(state: Any) -> str:
         raise RuntimeError("half a pair \ud800 and \x00")
 
-    made.edge(START, "work")
-    made.branch("work", route, {"end": END, "again": "work"})
-    run = advanced(made)
+    flow.edge(START, "work")
+    flow.branch("work", route, {"end": END, "again": "work"})
+    run = advanced(flow)
     assert run.status == Status.FAILED
     assert "half a pair ?" in unpack_json(run.error)["message"]
 
@@ -120,15 +120,15 @@ def test_a_router_that_breaks_with_unwritable_text_fails_the_run_by_name() -> No
 def test_a_label_that_no_row_can_hold_does_not_stop_the_gate(
     label: str, rita: User
 ) -> None:
-    made = graph("odd-label")
+    flow = graph("odd-label")
 
-    @made.node(effect="human", gate=GATE)
+    @flow.node(effect="human", gate=GATE)
     def propose(state: Any, ctx: Any) -> list[Write]:
         return [Write("letter", "proposed", label=label)]
 
-    made.edge(START, "propose")
-    made.edge("propose", END)
-    run = advanced(made)
+    flow.edge(START, "propose")
+    flow.edge("propose", END)
+    run = advanced(flow)
     assert run.status in (Status.PAUSED, Status.FAILED), "asked, or refused by name"
     if run.status == Status.PAUSED:
         sign(run, rita, ["approve"])
@@ -138,31 +138,31 @@ def test_a_label_that_no_row_can_hold_does_not_stop_the_gate(
 def test_an_effect_that_happened_and_returned_an_unwritable_label_is_unknown_not_failed() -> (
     None
 ):
-    made = graph("odd-label-outside")
+    flow = graph("odd-label-outside")
 
-    @made.node(effect="external")
+    @flow.node(effect="external")
     def send(state: Any, ctx: Any) -> list[Write]:
         return [Write("letter", "sent", label="half a pair \ud800")]
 
-    made.edge(START, "send")
-    made.edge("send", END)
-    assert advanced(made).status in (Status.UNKNOWN, Status.COMPLETED)
+    flow.edge(START, "send")
+    flow.edge("send", END)
+    assert advanced(flow).status in (Status.UNKNOWN, Status.COMPLETED)
 
 
 def test_an_error_that_cannot_even_be_shown_fails_its_task_at_once() -> None:
-    made = graph("unshowable-error")
+    flow = graph("unshowable-error")
 
     class Mute(Exception):
         def __str__(self) -> str:
             raise ValueError("no text")
 
-    @made.node(timeout=20)
+    @flow.node(timeout=20)
     def work(state: Any, ctx: Any) -> None:
         raise Mute
 
-    made.edge(START, "work")
-    made.edge("work", END)
-    run = advanced(made)
+    flow.edge(START, "work")
+    flow.edge("work", END)
+    run = advanced(flow)
     assert run.status == Status.FAILED
     assert unpack_json(run.error)["type"] == "Mute"
 
@@ -171,10 +171,10 @@ def test_a_secret_is_masked_in_progress_and_in_what_comes_too_late(
     configure: Any,
 ) -> None:
     configure(SECRETS={"TOKEN": "s3cret-token"}, LEASE_SECONDS=15)
-    made = graph("secret-in-progress")
+    flow = graph("secret-in-progress")
     seen = threading.Event()
 
-    @made.node()
+    @flow.node()
     def work(state: Any, ctx: Any) -> None:
         ctx.report(1, 2, f"with {ctx.secrets['TOKEN']} \x00 \ud800")
         for _ in range(60):
@@ -184,25 +184,25 @@ def test_a_secret_is_masked_in_progress_and_in_what_comes_too_late(
             seen.wait(0.05)
 
     noted: dict[str, Any] = {}
-    made.edge(START, "work")
-    made.edge("work", END)
-    assert advanced(made).status == Status.COMPLETED
+    flow.edge(START, "work")
+    flow.edge("work", END)
+    assert advanced(flow).status == Status.COMPLETED
     assert noted
     assert "s3cret" not in noted["note"]
 
 
 @pytest.mark.parametrize("attempts", [3])
 def test_each_attempt_is_an_event(attempts: int) -> None:
-    made = graph("attempts-are-events")
+    flow = graph("attempts-are-events")
 
-    @made.node(retry=Retry(attempts=attempts, backoff=0.01))
+    @flow.node(retry=Retry(attempts=attempts, backoff=0.01))
     def work(state: Any, ctx: Any) -> None:
         if ctx.attempt < attempts:
             raise RuntimeError("again")
 
-    made.edge(START, "work")
-    made.edge("work", END)
-    run = advanced(made)
+    flow.edge(START, "work")
+    flow.edge("work", END)
+    run = advanced(flow)
     assert run.status == Status.COMPLETED
     assert [line["attempt"] for line in event_payloads(run, "retry_planned")] == [1, 2]
 
@@ -210,16 +210,16 @@ def test_each_attempt_is_an_event(attempts: int) -> None:
 def test_a_thousand_tasks_of_one_fan_out_do_not_ask_for_a_thousand_threads_at_once() -> (
     None
 ):
-    made = graph("thousand")
+    flow = graph("thousand")
     most = [0]
     lock = threading.Lock()
     now = [0]
 
-    @made.node(sends=["one"])
+    @flow.node(sends=["one"])
     def split(state: Any, ctx: Any) -> list[Send]:
         return [Send("one", n) for n in range(1000)]
 
-    @made.node()
+    @flow.node()
     def one(state: Any, ctx: Any) -> dict[str, Any]:
         with lock:
             now[0] += 1
@@ -229,31 +229,31 @@ def test_a_thousand_tasks_of_one_fan_out_do_not_ask_for_a_thousand_threads_at_on
             now[0] -= 1
         return {"notes": [str(ctx.payload)]}
 
-    made.edge(START, "split")
-    made.edge("split", END)
-    made.edge("one", END)
-    run = advanced(made)
+    flow.edge(START, "split")
+    flow.edge("split", END)
+    flow.edge("one", END)
+    run = advanced(flow)
     assert run.status == Status.COMPLETED
     assert state(run)["notes"] == [str(n) for n in range(1000)]
     assert most[0] <= 40
 
 
 def test_a_fan_out_of_atomic_tasks_is_done_task_by_task(people: cast.People) -> None:
-    made = graph("many-atomic")
+    flow = graph("many-atomic")
 
-    @made.node(sends=["book"])
+    @flow.node(sends=["book"])
     def split(state: Any, ctx: Any) -> list[Send]:
         return [Send("book", n) for n in range(150)]
 
-    @made.node(effect="write", atomic=True)
+    @flow.node(effect="write", atomic=True)
     def book(state: Any, ctx: Any) -> dict[str, Any]:
         User.objects.create(username=f"booked-{ctx.payload}")
         return {"notes": [str(ctx.payload)]}
 
-    made.edge(START, "split")
-    made.edge("split", END)
-    made.edge("book", END)
-    run = advanced(made)
+    flow.edge(START, "split")
+    flow.edge("split", END)
+    flow.edge("book", END)
+    run = advanced(flow)
     assert run.status == Status.COMPLETED
     assert unpack_json(run.error) is None
     assert User.objects.filter(username__startswith="booked-").count() == 150
@@ -271,18 +271,18 @@ def test_what_siblings_returned_is_kept_where_a_gate_cannot_be_opened_and_the_re
             raise LookupError("nobody is on duty")
         return ["group:claims"]
 
-    made = graph("no_reviewers")
-    made.node("ask", effect="human", gate=Gate(reviewers=reviewers))(
+    flow = graph("no_reviewers")
+    flow.node("ask", effect="human", gate=Gate(reviewers=reviewers))(
         lambda state, ctx: {"letter": "Dear"}
     )
-    made.node("beside")(
+    flow.node("beside")(
         lambda state, ctx: ran.append("beside") or {"notes": ["beside"]}
     )
     for name in ("ask", "beside"):
-        made.edge(START, name)
-    made.edge("ask", END, when=("approved", "partial"))
-    made.edge("beside", END)
-    run = advanced(made)
+        flow.edge(START, name)
+    flow.edge("ask", END, when=("approved", "partial"))
+    flow.edge("beside", END)
+    run = advanced(flow)
     assert run.status == Status.FAILED
     absent[0] = False
     runs.resume(run.id)

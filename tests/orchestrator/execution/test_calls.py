@@ -198,7 +198,7 @@ def test_the_visit_of_a_skipped_call_counts(made: list[Any], ada: User) -> None:
     assert verify_run(run.id) == []
 
 
-def test_of_a_fan_out_each_call_is_skipped_by_itself(
+def test_each_call_of_a_fan_out_is_skipped_separately(
     made: list[Any], ada: User
 ) -> None:
     run = advanced(paying_many(gate=call_gate(skip=True)))
@@ -349,10 +349,10 @@ def test_a_call_that_failed_after_its_approval_runs_again_without_asking(
 
 
 def test_the_gate_of_a_call_that_failed_is_not_asked_again(made: list[Any]) -> None:
-    asked: list[Decimal] = []
+    calls: list[Decimal] = []
 
     def check(state: Any, proposal: Any) -> bool:
-        asked.append(proposal.args.amount)
+        calls.append(proposal.args.amount)
         return False
 
     def fails_once(state: Any, ctx: Any) -> dict[str, Any]:
@@ -365,7 +365,7 @@ def test_the_gate_of_a_call_that_failed_is_not_asked_again(made: list[Any]) -> N
     assert run.status == Status.FAILED
     run = runs.advance(runs.resume(run.id).id)
     assert run.status == Status.COMPLETED
-    assert asked == [Decimal(10)]
+    assert calls == [Decimal(10)]
     assert Decision.objects.get(run=run.id).verdict == "not_needed"
     assert verify_run(run.id) == []
 
@@ -428,10 +428,10 @@ def test_a_settled_output_of_a_call_does_not_wait_at_a_further_gate(
     run = advanced(graph)
     run_actions.sign(run, ada, ["approve"])
     run = runs.advance(run.id)
-    said: dict[str, Any] = {"happened": True, "reason": "asked", "by": None}
+    statement: dict[str, Any] = {"happened": True, "reason": "asked", "by": None}
     with pytest.raises(InvalidValue, match="the gate of choose guards"):
-        runs.settle(run.id, "pay:1:0", output={"people": ["eve"]}, **said)
-    runs.settle(run.id, "pay:1:0", output={"notes": ["paid"]}, **said)
+        runs.settle(run.id, "pay:1:0", output={"people": ["eve"]}, **statement)
+    runs.settle(run.id, "pay:1:0", output={"notes": ["paid"]}, **statement)
     assert runs.advance(run.id).status == Status.PAUSED
     assert verify_run(run.id) == []
 

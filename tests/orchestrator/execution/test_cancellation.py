@@ -55,21 +55,21 @@ def in_one_node(name: str, act: Any, **options: Any) -> Any:
     """A graph of a node that does `act(ctx)`, and one behind it that must not run after
     a cancel.
     """
-    made = graph(name)
+    flow = graph(name)
 
-    @made.node("work", **options)
+    @flow.node("work", **options)
     def work(state: Any, ctx: Any) -> dict[str, Any]:
         act(ctx)
         return {"notes": ["work"]}
 
-    @made.node("after")
+    @flow.node("after")
     def after(state: Any, ctx: Any) -> dict[str, Any]:
         return {"notes": ["after"]}
 
-    made.edge(START, "work")
-    made.edge("work", "after")
-    made.edge("after", END)
-    return made
+    flow.edge(START, "work")
+    flow.edge("work", "after")
+    flow.edge("after", END)
+    return flow
 
 
 def test_a_queued_run_is_cancelled_at_once_and_nothing_of_it_runs(
@@ -172,10 +172,10 @@ def test_a_run_that_waits_for_its_next_attempt_is_cancelled_at_once(
 
 
 def test_the_superstep_in_hand_commits_and_the_next_does_not_begin() -> None:
-    made = in_one_node(
+    flow = in_one_node(
         "cancel-in-hand", lambda ctx: runs.cancel(ctx.run_id, reason="stop")
     )
-    run = slice_of(started(made))
+    run = slice_of(started(flow))
     assert run.status == Status.CANCELLED
     assert state(run)["notes"] == ["work"]
     assert run.lease_until is None
@@ -185,28 +185,28 @@ def test_the_superstep_in_hand_commits_and_the_next_does_not_begin() -> None:
 
 
 def test_a_cancel_that_comes_with_the_last_superstep_is_too_late() -> None:
-    made = graph("cancel-too-late")
+    flow = graph("cancel-too-late")
 
-    @made.node("only")
+    @flow.node("only")
     def only(state: Any, ctx: Any) -> None:
         runs.cancel(ctx.run_id)
 
-    made.edge(START, "only")
-    made.edge("only", END)
-    assert slice_of(started(made)).status == Status.COMPLETED
+    flow.edge(START, "only")
+    flow.edge("only", END)
+    assert slice_of(started(flow)).status == Status.COMPLETED
 
 
 def test_a_gate_that_opens_with_the_superstep_in_hand_is_withdrawn() -> None:
-    made = graph("cancel-gate")
+    flow = graph("cancel-gate")
 
-    @made.node("ask", effect="human", gate=desk_gate())
+    @flow.node("ask", effect="human", gate=desk_gate())
     def ask(state: Any, ctx: Any) -> dict[str, Any]:
         runs.cancel(ctx.run_id)
         return {"letter": "proposed"}
 
-    made.edge(START, "ask")
-    made.edge("ask", END, when=("approved", "partial", "rejected"))
-    run = slice_of(started(made))
+    flow.edge(START, "ask")
+    flow.edge("ask", END, when=("approved", "partial", "rejected"))
+    run = slice_of(started(flow))
     assert run.status == Status.CANCELLED
     assert run_actions.request(run).status == RequestStatus.WITHDRAWN
 
@@ -289,11 +289,11 @@ def test_a_run_whose_worker_died_after_the_request_is_cancelled_by_the_next() ->
 def test_a_run_under_an_expired_lease_is_cancelled_and_its_frozen_worker_saves_nothing() -> (
     None
 ):
-    made = in_one_node(
+    flow = in_one_node(
         "cancel-frozen",
         lambda ctx: Run.objects.filter(id=ctx.run_id).update(**EXPIRED) and cancel(ctx),
     )
-    run = slice_of(started(made))
+    run = slice_of(started(flow))
     assert run.status == Status.CANCELLED
     assert run.superstep == 0
     assert state(run)["notes"] == []
@@ -434,17 +434,17 @@ def test_in_an_encrypted_graph_the_reason_is_encrypted_and_the_cancelled_run_ver
     configure: Any,
 ) -> None:
     configure(**secret_claim.keys(), SLICE_SECONDS=1e-9)
-    made = graph("cancel-secret", encrypted=True, checkpoints="none")
+    flow = graph("cancel-secret", encrypted=True, checkpoints="none")
     for name in ("first", "second", "third"):
-        made.node(name)(lambda state, ctx: {"notes": ["done"]})
+        flow.node(name)(lambda state, ctx: {"notes": ["done"]})
     for source, target in (
         (START, "first"),
         ("first", "second"),
         ("second", "third"),
         ("third", END),
     ):
-        made.edge(source, target)
-    run = runs.cancel(slice_of(started(made)).id, reason="a secret reason")
+        flow.edge(source, target)
+    run = runs.cancel(slice_of(started(flow)).id, reason="a secret reason")
     assert run.status == Status.CANCELLED
     assert run.superstep == 1
     line = RunEvent.objects.get(run=run, type="cancel_requested")

@@ -44,17 +44,17 @@ def chain(
     """Nodes n1 to n4, one after another, each of which does `work` and notes its
     number; all pure, but the second may be another.
     """
-    made = graph(name, **settings)
+    flow = graph(name, **settings)
     for n in range(1, 5):
 
         def step(state: Any, ctx: Any, n: int = n) -> dict[str, Any]:
             work(n)
             return {"notes": [str(n)]}
 
-        made.node(f"n{n}", **(second or {} if n == 2 else {}))(step)
-        made.edge(START if n == 1 else f"n{n - 1}", f"n{n}")
-    made.edge("n4", END)
-    return made
+        flow.node(f"n{n}", **(second or {} if n == 2 else {}))(step)
+        flow.edge(START if n == 1 else f"n{n - 1}", f"n{n}")
+    flow.edge("n4", END)
+    return flow
 
 
 def elsewhere(act: Callable[[], Any]) -> None:
@@ -90,9 +90,9 @@ class _Around:
         self.sent = 0
         made = fenced_transaction.prepare
 
-        def around(fence: Any, rows: Any, **more: Any) -> Any:
-            send = made(fence, rows, **more)
-            if not any(one.model is Checkpoint for one in rows):
+        def around(fence: Any, rows: Any, **options: Any) -> Any:
+            send = made(fence, rows, **options)
+            if not any(row.model is Checkpoint for row in rows):
                 return send
 
             def sending() -> Any:
@@ -195,13 +195,13 @@ def test_beside_an_open_gate_every_commit_is_certain_before_the_next_task() -> N
             seen.append(Checkpoint.objects.filter(graph="beside", superstep=2).exists())
             release.set()
 
-    made = chain("beside", work=work)
-    made.node("ask", effect="human", gate=Gate(reviewers=["group:claims"]))(
+    flow = chain("beside", work=work)
+    flow.node("ask", effect="human", gate=Gate(reviewers=["group:claims"]))(
         lambda state, ctx: {"letter": "?"}
     )
-    made.edge(START, "ask")
-    made.edge("ask", END)
-    assert slice_of(started(made)).status == Status.PAUSED
+    flow.edge(START, "ask")
+    flow.edge("ask", END)
+    assert slice_of(started(flow)).status == Status.PAUSED
     assert seen == [True]
 
 
@@ -242,20 +242,20 @@ def test_a_commit_that_somebody_else_was_before_is_made_anew(
 def test_the_log_keeps_the_attempts_of_a_commit_that_was_made_anew(
     monkeypatch: pytest.MonkeyPatch, disturbed: bool
 ) -> None:
-    made = graph("tries")
+    flow = graph("tries")
     tries = []
 
-    @made.node("n1", retry=Retry(attempts=2, backoff=0.0))
+    @flow.node("n1", retry=Retry(attempts=2, backoff=0.0))
     def first(state: Any, ctx: Any) -> None:
         tries.append(ctx.attempt)
         if len(tries) == 1:
             raise OSError("try again")
 
-    made.node("n2")(lambda state, ctx: None)
-    made.edge(START, "n1")
-    made.edge("n1", "n2")
-    made.edge("n2", END)
-    run = started(made)
+    flow.node("n2")(lambda state, ctx: None)
+    flow.edge(START, "n1")
+    flow.edge("n1", "n2")
+    flow.edge("n2", END)
+    run = started(flow)
     _Around(
         monkeypatch,
         1,
@@ -299,11 +299,11 @@ def test_a_router_that_closes_the_connection_costs_nothing() -> None:
         numbers.append(Run.objects.count())
         return "on" if len(state.notes) < 4 else "over"
 
-    made = graph("closes")
-    made.node("step")(lambda state, ctx: {"notes": [str(len(state.notes) + 1)]})
-    made.edge(START, "step")
-    made.branch("step", router, {"on": "step", "over": END})
-    run = slice_of(started(made))
+    flow = graph("closes")
+    flow.node("step")(lambda state, ctx: {"notes": [str(len(state.notes) + 1)]})
+    flow.edge(START, "step")
+    flow.branch("step", router, {"on": "step", "over": END})
+    run = slice_of(started(flow))
     sound(run, ["1", "2", "3", "4"])
     assert numbers == [1] * 4
 

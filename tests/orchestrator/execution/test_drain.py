@@ -15,16 +15,16 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def test_a_worker_that_is_asked_to_drain_before_it_began_starts_no_superstep() -> None:
-    made = graph("drained-at-once")
+    flow = graph("drained-at-once")
     calls = []
 
-    @made.node(effect="external")
+    @flow.node(effect="external")
     def send(state: Any, ctx: Any) -> None:
         calls.append(ctx.attempt)
 
-    made.edge(START, "send")
-    made.edge("send", END)
-    run = slice_of(started(made), draining=lambda: True)
+    flow.edge(START, "send")
+    flow.edge("send", END)
+    run = slice_of(started(flow), draining=lambda: True)
     assert run.status == Status.QUEUED
     assert calls == []
     assert runs.advance(run.id).status == Status.COMPLETED
@@ -36,17 +36,17 @@ def _more_than(calls: list[int], n: int) -> bool:
 
 def test_drains_do_not_count_towards_poison(configure: Any) -> None:
     configure(GRACE_SECONDS=0)
-    made = graph("drained-often")
+    flow = graph("drained-often")
     calls = list[int]()
 
-    @made.node()
+    @flow.node()
     def slow(state: Any, ctx: Any) -> None:
         calls.append(1)
         time.sleep(0.4 if len(calls) < 8 else 0)
 
-    made.edge(START, "slow")
-    made.edge("slow", END)
-    run = started(made)
+    flow.edge(START, "slow")
+    flow.edge("slow", END)
+    run = started(flow)
     for n in range(7):
         slice_of(run, draining=partial(_more_than, calls, n))
         assert run.status == Status.QUEUED
@@ -58,22 +58,22 @@ def test_a_drained_fan_out_gives_its_run_back_after_the_tasks_that_are_under_way
     configure: Any,
 ) -> None:
     configure(GRACE_SECONDS=60)
-    made = graph("drained-wide")
+    flow = graph("drained-wide")
     calls = list[int]()
 
-    @made.node(sends=["leaf"])
+    @flow.node(sends=["leaf"])
     def split(state: Any, ctx: Any) -> list[Send]:
         return [Send("leaf", n) for n in range(100)]
 
-    @made.node()
+    @flow.node()
     def leaf(state: Any, ctx: Any) -> None:
         calls.append(ctx.payload)
         time.sleep(0.3)
 
-    made.edge(START, "split")
-    made.edge("leaf", END)
+    flow.edge(START, "split")
+    flow.edge("leaf", END)
     begun = time.monotonic()
-    run = slice_of(started(made), draining=lambda: bool(calls))
+    run = slice_of(started(flow), draining=lambda: bool(calls))
     assert run.status == Status.QUEUED
     assert len(calls) <= 32
     assert time.monotonic() - begun < 20

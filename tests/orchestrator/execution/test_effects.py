@@ -36,16 +36,16 @@ def calls() -> list[int]:
 
 
 def _sending(calls: list[int], **node: Any) -> Graph:
-    made = graph("sending")
+    flow = graph("sending")
 
-    @made.node(effect="external", **node)
+    @flow.node(effect="external", **node)
     def send(state: Any, ctx: Any) -> dict[str, Any]:
         calls.append(ctx.attempt)
         return {"letter": "sent"}
 
-    made.edge(START, "send")
-    made.edge("send", END)
-    return made
+    flow.edge(START, "send")
+    flow.edge("send", END)
+    return flow
 
 
 def _cut_off(run: Run) -> None:
@@ -199,36 +199,36 @@ def test_a_recorded_result_of_another_input_is_not_used(calls: list[int]) -> Non
 def test_an_effect_that_raised_is_unknown_unless_it_says_that_nothing_happened(
     error: type[Exception], status: str
 ) -> None:
-    made = graph("raising")
+    flow = graph("raising")
 
-    @made.node(effect="write")
+    @flow.node(effect="write")
     def send(state: Any, ctx: Any) -> None:
         raise error("broken")
 
-    made.edge(START, "send")
-    made.edge("send", END)
-    assert advanced(made).status == status
+    flow.edge(START, "send")
+    flow.edge("send", END)
+    assert advanced(flow).status == status
 
 
 def test_an_unknown_task_keeps_what_its_siblings_did_and_every_one_is_settled_on_its_own(
     calls: list[int], people: cast.People
 ) -> None:
-    made = graph("two-unknown")
+    flow = graph("two-unknown")
 
     def sending(name: str, *, breaks: bool) -> None:
-        @made.node(name, effect="external")
+        @flow.node(name, effect="external")
         def send(state: Any, ctx: Any) -> dict[str, Any]:
             calls.append(1)
             if breaks:
                 raise RuntimeError("the line broke")
             return {"notes": [name]}
 
-        made.edge(START, name)
-        made.edge(name, END)
+        flow.edge(START, name)
+        flow.edge(name, END)
 
     for name, breaks in (("one", True), ("two", False), ("three", True)):
         sending(name, breaks=breaks)
-    run = advanced(made)
+    run = advanced(flow)
     assert run.status == Status.UNKNOWN
     for name in ("three", "one"):
         assert runs.advance(run.id).status == Status.UNKNOWN
@@ -251,16 +251,16 @@ def test_a_task_is_tried_as_often_as_its_node_says_whether_its_worker_waits_or_l
     longest: float, calls: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(executor, "LONGEST_PAUSE", longest)
-    made = graph("tried-thrice")
+    flow = graph("tried-thrice")
 
-    @made.node(retry=Retry(attempts=3, backoff=0.3, factor=1, jitter=0))
+    @flow.node(retry=Retry(attempts=3, backoff=0.3, factor=1, jitter=0))
     def work(state: Any, ctx: Any) -> None:
         calls.append(ctx.attempt)
         raise RuntimeError("broken")
 
-    made.edge(START, "work")
-    made.edge("work", END)
-    run = advanced(made)
+    flow.edge(START, "work")
+    flow.edge("work", END)
+    run = advanced(flow)
     assert run.status == (Status.FAILED if longest > 1 else Status.WAITING)
     for _ in range(3):
         time.sleep(0.35)
@@ -284,12 +284,12 @@ def test_a_key_is_one_journey_and_another_graph_or_input_is_a_conflict(
 
 def _one_step() -> Graph:
     """A graph without effects."""
-    made = graph("one-step")
+    flow = graph("one-step")
 
-    @made.node()
+    @flow.node()
     def work(state: Any, ctx: Any) -> None:
         pass
 
-    made.edge(START, "work")
-    made.edge("work", END)
-    return made
+    flow.edge(START, "work")
+    flow.edge("work", END)
+    return flow

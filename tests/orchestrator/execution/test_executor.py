@@ -33,33 +33,33 @@ def test_no_leaf_begins_after_the_slice_was_given_back(
     evidence.
     """
     monkeypatch.setattr(executor, "MOST_AT_ONCE", 2)
-    made = graph(f"zombies-{effect}")
+    flow = graph(f"zombies-{effect}")
     calls = list[float]()
 
-    @made.node(sends=["leaf", "odd"])
+    @flow.node(sends=["leaf", "odd"])
     def split(state: Any, ctx: Any) -> list[Send]:
         return [Send("odd", 0), *(Send("leaf", n) for n in range(40))]
 
-    @made.node(effect="external", idempotent=True)
+    @flow.node(effect="external", idempotent=True)
     def odd(state: Any, ctx: Any) -> None:
         pass
 
-    @made.node(effect=effect, **({"idempotent": True} if effect == "external" else {}))
+    @flow.node(effect=effect, **({"idempotent": True} if effect == "external" else {}))
     def leaf(state: Any, ctx: Any) -> None:
         calls.append(time.monotonic())
         time.sleep(0.03)
 
-    made.edge(START, "split")
-    made.edge("leaf", END)
-    made.edge("odd", END)
+    flow.edge(START, "split")
+    flow.edge("leaf", END)
+    flow.edge("odd", END)
 
-    def fails(*given: Any, **named: Any) -> Any:
+    def fails(*arguments: Any, **named: Any) -> Any:
         raise OperationalError("the database went away")
 
     with monkeypatch.context() as patch:
         patch.setattr(journal, "write_results", fails)
         patch.setattr(journal, "keep_late_results", fails)
-        slice_of(started(made))
+        slice_of(started(flow))
         ended = time.monotonic()
         time.sleep(1)
     after = [at for at in calls if at > ended + 0.05]
@@ -75,23 +75,23 @@ def test_a_task_that_never_began_is_not_unknown_after_a_drain(
     """
     configure(GRACE_SECONDS=5)
     monkeypatch.setattr(executor, "MOST_AT_ONCE", 1)
-    made = graph("no-place")
+    flow = graph("no-place")
     calls = list[int]()
     drain = threading.Event()
 
-    @made.node(sends=["leaf"])
+    @flow.node(sends=["leaf"])
     def split(state: Any, ctx: Any) -> list[Send]:
         return [Send("leaf", n) for n in range(3)]
 
-    @made.node(effect="external")
+    @flow.node(effect="external")
     def leaf(state: Any, ctx: Any) -> None:
         calls.append(ctx.payload)
         connection.ensure_connection()
         if not drain.is_set():
             threading.Timer(0.2, drain.set).start()
 
-    made.edge(START, "split")
-    made.edge("leaf", END)
+    flow.edge(START, "split")
+    flow.edge("leaf", END)
     close = BaseDatabaseWrapper.close
 
     def slow(self: Any) -> None:
@@ -100,7 +100,7 @@ def test_a_task_that_never_began_is_not_unknown_after_a_drain(
         close(self)
 
     monkeypatch.setattr(BaseDatabaseWrapper, "close", slow)
-    run = slice_of(started(made), draining=drain.is_set)
+    run = slice_of(started(flow), draining=drain.is_set)
     content = RunEvent.objects.filter(type="effects_started", node="leaf").values_list(
         "task", flat=True
     )
@@ -116,19 +116,19 @@ def test_leaves_go_on_while_the_connection_of_a_finished_one_hangs_in_its_close(
     monkeypatch: Any, effect: str
 ) -> None:
     monkeypatch.setattr(executor, "MOST_AT_ONCE", 2)
-    made = graph(f"hung-{effect}")
+    flow = graph(f"hung-{effect}")
 
-    @made.node(sends=["leaf"])
+    @flow.node(sends=["leaf"])
     def split(state: Any, ctx: Any) -> list[Send]:
         return [Send("leaf", n) for n in range(4)]
 
-    @made.node(effect=effect, timeout=5.0)
+    @flow.node(effect=effect, timeout=5.0)
     def leaf(state: Any, ctx: Any) -> None:
         if ctx.payload < 2:
             connection.ensure_connection()
 
-    made.edge(START, "split")
-    made.edge("leaf", END)
+    flow.edge(START, "split")
+    flow.edge("leaf", END)
     close = BaseDatabaseWrapper.close
     run_has_ended = threading.Event()
     closed_before_the_end: list[str] = []
@@ -140,7 +140,7 @@ def test_leaves_go_on_while_the_connection_of_a_finished_one_hangs_in_its_close(
         close(self)
 
     monkeypatch.setattr(BaseDatabaseWrapper, "close", hung)
-    run = slice_of(started(made))
+    run = slice_of(started(flow))
     run_has_ended.set()
     assert run.status == Status.COMPLETED
     assert closed_before_the_end == [], (
@@ -154,49 +154,49 @@ def test_no_leaf_begins_after_the_drain_was_asked(
     monkeypatch: Any, effect: str, how: str
 ) -> None:
     monkeypatch.setattr(executor, "MOST_AT_ONCE", 1)
-    made = graph(f"window-{effect}-{how[0]}")
+    flow = graph(f"window-{effect}-{how[0]}")
     at = list[float]()
     drain = threading.Event()
-    asked: list[float] = []
+    calls: list[float] = []
 
-    @made.node(sends=["leaf"])
+    @flow.node(sends=["leaf"])
     def split(state: Any, ctx: Any) -> list[Send]:
         return [Send("leaf", n) for n in range(4)]
 
-    @made.node(effect=effect, timeout=1.5)
+    @flow.node(effect=effect, timeout=1.5)
     def leaf(state: Any, ctx: Any) -> None:
         at.append(time.monotonic())
         if how == "times out" and len(at) == 1:
             # Well before the time limit, so that a busy machine begins no other first.
             time.sleep(0.5)
-        if not asked:
-            asked.append(time.monotonic())
+        if not calls:
+            calls.append(time.monotonic())
             drain.set()
         if how == "times out":
             time.sleep(1.3)
 
-    made.edge(START, "split")
-    made.edge("leaf", END)
-    slice_of(started(made), draining=drain.is_set)
+    flow.edge(START, "split")
+    flow.edge("leaf", END)
+    slice_of(started(flow), draining=drain.is_set)
     time.sleep(1.5)
-    late = [round(one - asked[0], 3) for one in at if one > asked[0]]
+    late = [round(one - calls[0], 3) for one in at if one > calls[0]]
     assert not late
 
 
 def test_each_try_of_an_atomic_attempt_has_the_same_deadline() -> None:
-    made = graph("atomic-deadline")
+    flow = graph("atomic-deadline")
     seen = list[float]()
 
-    @made.node(effect="write", atomic=True, timeout=3)
+    @flow.node(effect="write", atomic=True, timeout=3)
     def book(state: Any, ctx: Any) -> None:
         seen.append(ctx.deadline)
         if len(seen) < 3:
             time.sleep(0.4)
             raise OperationalError("deadlock detected")
 
-    made.edge(START, "book")
-    made.edge("book", END)
-    advanced(made)
+    flow.edge(START, "book")
+    flow.edge("book", END)
+    advanced(flow)
     assert max(seen) - min(seen) < 0.1
 
 
@@ -216,18 +216,18 @@ def test_a_hundred_journaled_leaves_are_written_in_few_statements(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _all_at_once(monkeypatch)
-    made = graph("many-leaves")
-    made.node("split", sends=["leaf"])(
+    flow = graph("many-leaves")
+    flow.node("split", sends=["leaf"])(
         lambda state, ctx: [Send("leaf", n) for n in range(100)]
     )
-    made.node("leaf", effect="external", idempotent=True)(
+    flow.node("leaf", effect="external", idempotent=True)(
         lambda state, ctx: {"notes": ["done"]}
     )
-    made.edge(START, "split")
-    made.edge("leaf", END)
+    flow.edge(START, "split")
+    flow.edge("leaf", END)
     # The first run connects, and prepares what the second finds.
-    advanced(made)
-    run = started(made)
+    advanced(flow)
+    run = started(flow)
     traced: list[str] = []
     if connection.vendor == "sqlite":
         # What reaches the database, whatever its driver was called with.

@@ -48,19 +48,19 @@ def tell(*_: Any) -> Any:
 
 def _graph(**how: Any) -> Any:
     """one node, whose router, gate or body may leave."""
-    made = graph("leaving")
-    made.node("only", **how.get("node", {}))(
+    flow = graph("leaving")
+    flow.node("only", **how.get("node", {}))(
         how.get("body", lambda state, ctx: {"letter": "x"})
     )
-    made.node("then")(lambda state, ctx: None)
-    made.edge(START, "only")
+    flow.node("then")(lambda state, ctx: None)
+    flow.edge(START, "only")
     if "router" in how:
-        made.branch("only", how["router"], {"then": "then"})
+        flow.branch("only", how["router"], {"then": "then"})
     else:
-        made.edge("only", "then")
-    made.edge("then", END)
-    registry.replace(made)
-    return made
+        flow.edge("only", "then")
+    flow.edge("then", END)
+    registry.replace(flow)
+    return flow
 
 
 def _ran() -> Run:
@@ -115,11 +115,11 @@ def test_a_reducer_that_breaks_fails_the_run(
     class Own(BaseModel):
         total: Annotated[int, breaks] = 0
 
-    made = Graph("leaving", input=Order, state=Own)
-    made.node("only")(lambda state, ctx: {"total": 1})
-    made.edge(START, "only")
-    made.edge("only", END)
-    registry.replace(made)
+    flow = Graph("leaving", input=Order, state=Own)
+    flow.node("only")(lambda state, ctx: {"total": 1})
+    flow.edge(START, "only")
+    flow.edge("only", END)
+    registry.replace(flow)
     run = _ran()
     assert run.status == Status.FAILED
     assert text in str(run_error.stored_error(run))

@@ -43,20 +43,20 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def run(people: cast.People) -> Run:
     """A run at two gates; the deadline of the first lets it fail."""
-    made = graph("beside-a-deadline")
+    flow = graph("beside-a-deadline")
 
     def proposing(name: str, gate: Gate) -> None:
-        @made.node(name, effect="human", gate=gate)
+        @flow.node(name, effect="human", gate=gate)
         def propose(state: Any, ctx: Any) -> dict[str, Any]:
             return {"notes": [name]}
 
-        made.edge(START, name)
-        made.edge(name, END)
+        flow.edge(START, name)
+        flow.edge(name, END)
 
     group = ["group:claims"]
     proposing("hurried", Gate(reviewers=group, deadline=HOUR, on_deadline="fail"))
     proposing("patient", Gate(reviewers=group))
-    return advanced(made)
+    return advanced(flow)
 
 
 def test_what_people_decide_elsewhere_in_the_failed_run_is_kept(
@@ -75,8 +75,8 @@ def test_what_people_decide_elsewhere_in_the_failed_run_is_kept(
     run = runs.advance(run.id)
     assert run.status == "paused"
     assert state(run)["notes"] == ["patient"]
-    asked = ApprovalRequest.objects.filter(run=run, status="open")
-    assert [(row.node, row.ordinal) for row in asked] == [("hurried", 1)]
+    requests = ApprovalRequest.objects.filter(run=run, status="open")
+    assert [(row.node, row.ordinal) for row in requests] == [("hurried", 1)]
     assert verify_run(run.id) == []
 
 
@@ -85,8 +85,8 @@ def test_a_deadline_that_comes_in_a_failed_run_is_asked_about_at_its_resume(
 ) -> None:
     Run.objects.filter(id=run.id).update(status="failed")
     let_come(run)
-    asked = ApprovalRequest.objects.get(run=run, node="hurried")
-    assert deadlines.meet_deadline(run.id, asked.id)
+    request = ApprovalRequest.objects.get(run=run, node="hurried")
+    assert deadlines.meet_deadline(run.id, request.id)
     runs.resume(run.id, by=people.steward)
     run = runs.advance(run.id)
     # It has failed once, and does not fail for the same deadline again.
@@ -120,10 +120,10 @@ def test_a_gate_that_a_deployment_made_easier_asks_anew_by_its_old_rules(
     deployed(gated("easier", on_deadline="fail", quorum=1))
     runs.resume(run.id, by=people.steward)
     run = runs.advance(run.id)
-    asked = ApprovalRequest.objects.get(run=run, status="open")
-    assert (asked.policy["quorum"], asked.policy["four_eyes"]) == (2, True)
-    assert asked.policy["considered"] == 3600
-    assert asked.quorum == 2
+    request = ApprovalRequest.objects.get(run=run, status="open")
+    assert (request.policy["quorum"], request.policy["four_eyes"]) == (2, True)
+    assert request.policy["considered"] == 3600
+    assert request.quorum == 2
     assert verify_run(run.id) == []
 
 
@@ -146,9 +146,9 @@ def test_who_is_asked_anew_later_is_whom_the_request_named_whatever_was_deployed
     deployed(gated("tiered", on_deadline="fail", tiers=tiers))
     runs.resume(run.id, by=people.steward)
     run = runs.advance(run.id)
-    asked = ApprovalRequest.objects.get(run=run, status="open")
+    request = ApprovalRequest.objects.get(run=run, status="open")
     expected = {"after": 1800, "act": "escalate", "to": ["group:leads"]}
-    assert asked.policy["tiers"] == [expected]
+    assert request.policy["tiers"] == [expected]
     assert verify_run(run.id) == []
 
 
@@ -158,17 +158,17 @@ def test_what_a_request_says_came_of_it_decides_nothing(
 ) -> None:
     run = paused_run("claims", on_deadline="fail")
     let_come(run)
-    asked = ApprovalRequest.objects.filter(run=run)
-    assert deadlines.meet_deadline(run.id, asked.get().id)
+    requests = ApprovalRequest.objects.filter(run=run)
+    assert deadlines.meet_deadline(run.id, requests.get().id)
     # No seal covers this column: whoever may write to the database sets it.
-    asked.update(outcome=claim)
+    requests.update(outcome=claim)
     run = runs.advance(run.id)
     assert (run.status, run.error_code) == ("failed", "deadline_passed")
     runs.resume(run.id, by=people.steward)
-    asked.update(outcome=claim)
+    requests.update(outcome=claim)
     run = runs.advance(run.id)
     assert run.status == "paused"
-    assert asked.count() == 2
+    assert requests.count() == 2
 
 
 @pytest.mark.parametrize("claim", ["applied", "expired", "removed"])
@@ -196,18 +196,18 @@ def test_a_request_opened_anew_that_is_gone_leaves_the_run_tampered(
 
 def _beside_a_reader(reads: Any) -> Graph:
     """A gate that lets the run fail, and another node of the same superstep."""
-    made = graph("beside-a-reader")
+    flow = graph("beside-a-reader")
     gate = Gate(reviewers=["group:claims"], deadline=HOUR, on_deadline="fail")
 
-    @made.node(effect="human", gate=gate)
+    @flow.node(effect="human", gate=gate)
     def hurried(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": "Dear Marta"}
 
-    made.node("reader", effect="read")(reads)
+    flow.node("reader", effect="read")(reads)
     for name in ("hurried", "reader"):
-        made.edge(START, name)
-        made.edge(name, END)
-    return made
+        flow.edge(START, name)
+        flow.edge(name, END)
+    return flow
 
 
 def test_in_a_superstep_that_failed_the_gate_asks_anew_at_once(
@@ -223,13 +223,13 @@ def test_in_a_superstep_that_failed_the_gate_asks_anew_at_once(
     run = advanced(_beside_a_reader(reads))
     assert run.error_code == "node_failed"
     let_come(run)
-    asked = ApprovalRequest.objects.filter(run=run)
-    assert deadlines.meet_deadline(run.id, asked.get().id)
+    requests = ApprovalRequest.objects.filter(run=run)
+    assert deadlines.meet_deadline(run.id, requests.get().id)
     runs.resume(run.id, by=people.steward)
     run = runs.advance(run.id)
     # People need not wait until the other node is repaired.
     assert run.error_code == "node_failed"
-    assert [row.status for row in asked.order_by("ordinal")] == ["expired", "open"]
+    assert [row.status for row in requests.order_by("ordinal")] == ["expired", "open"]
     broken.clear()
     rita = run_actions.reviewer(people.reviewer)
     sign(run, rita, ["approve"])
@@ -241,33 +241,33 @@ def test_in_a_superstep_that_failed_the_gate_asks_anew_at_once(
 
 
 def test_what_had_begun_is_listed_before_the_run_fails(people: cast.People) -> None:
-    made = graph("begun-beside")
+    flow = graph("begun-beside")
     gate = Gate(reviewers=["group:claims"], deadline=HOUR, on_deadline="fail")
 
-    @made.node(effect="human", gate=gate)
+    @flow.node(effect="human", gate=gate)
     def hurried(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": "Dear Marta"}
 
-    @made.node(effect="human", gate=Gate(reviewers=["group:claims"]))
+    @flow.node(effect="human", gate=Gate(reviewers=["group:claims"]))
     def ask(state: Any, ctx: Any) -> dict[str, Any]:
         return {"total": 4}
 
-    @made.node(effect="external", idempotent=True)
+    @flow.node(effect="external", idempotent=True)
     def pay(state: Any, ctx: Any) -> dict[str, Any]:
         return {"notes": ["paid"]}
 
     for name in ("hurried", "ask"):
-        made.edge(START, name)
-    made.edge("hurried", END)
-    made.edge("ask", "pay", when=("approved", "partial"))
-    made.edge("pay", END)
-    run = advanced(made)
+        flow.edge(START, name)
+    flow.edge("hurried", END)
+    flow.edge("ask", "pay", when=("approved", "partial"))
+    flow.edge("pay", END)
+    run = advanced(flow)
     rita = run_actions.reviewer(people.reviewer)
     sign(run, rita, ["approve" if row.node == "ask" else None for row in pending(run)])
     _die_before(run, "pay")
     let_come(run)
-    asked = ApprovalRequest.objects.get(run=run, node="hurried")
-    assert deadlines.meet_deadline(run.id, asked.id)
+    request = ApprovalRequest.objects.get(run=run, node="hurried")
+    assert deadlines.meet_deadline(run.id, request.id)
     run = runs.advance(run.id)
     # A run that paused here would wait for ever: nothing wakes it any more.
     assert (run.status, run.error_code) == ("failed", "deadline_passed")
@@ -291,8 +291,8 @@ def _die_before(run: Run, node: str) -> None:
 def test_a_run_whose_open_attempt_may_not_go_on_rests(people: cast.People) -> None:
     run = paused_run("stopped-at", on_deadline="fail")
     let_come(run)
-    asked = ApprovalRequest.objects.get(run=run)
-    assert deadlines.meet_deadline(run.id, asked.id)
+    request = ApprovalRequest.objects.get(run=run)
+    assert deadlines.meet_deadline(run.id, request.id)
     lease = held(run)
     session = loop._open_session(lease)
     assert session is not None
@@ -309,28 +309,28 @@ def test_a_gate_whose_deadline_a_deployment_removed_gives_as_much_time_as_before
 ) -> None:
     run = paused_run("endless", on_deadline="fail")
     let_come(run)
-    asked = ApprovalRequest.objects.get(run=run)
-    rewrite(asked, opened_at=asked.deadline - 3 * HOUR)
+    request = ApprovalRequest.objects.get(run=run)
+    rewrite(request, opened_at=request.deadline - 3 * HOUR)
     runs.advance(run.id)
     deployed(gated("endless", deadline=None))
     runs.resume(run.id, by=people.steward)
     run = runs.advance(run.id)
-    asked = ApprovalRequest.objects.get(run=run, status="open")
-    assert asked.policy["on_deadline"] == "fail"
-    assert abs(asked.deadline - asked.opened_at - 3 * HOUR) < HOUR / 60
+    request = ApprovalRequest.objects.get(run=run, status="open")
+    assert request.policy["on_deadline"] == "fail"
+    assert abs(request.deadline - request.opened_at - 3 * HOUR) < HOUR / 60
     assert verify_run(run.id) == []
 
 
 def test_a_gate_that_is_gone_asks_by_its_old_title_and_gives_as_much_time() -> None:
     title = "Send this {odd} letter?"
     run = paused_run("unguarded", on_deadline="fail", title=title)
-    asked = ApprovalRequest.objects.get(run=run)
+    request = ApprovalRequest.objects.get(run=run)
     session = SimpleNamespace(graph=SimpleNamespace(nodes={}))
-    gate = expired_gates._gate_of(session, asked)  # type: ignore[arg-type]
+    gate = expired_gates._gate_of(session, request)  # type: ignore[arg-type]
     assert gate.on_deadline == "fail"
-    assert gate.deadline == asked.deadline - asked.opened_at
+    assert gate.deadline == request.deadline - request.opened_at
     shown = present(gate, node="propose", input={}, state={}, writes=[])
-    assert shown["title"] == read_value(asked, "title") == title
+    assert shown["title"] == read_value(request, "title") == title
 
 
 def test_who_is_asked_anew_reads_who_had_rejected_what_and_why(
@@ -345,8 +345,8 @@ def test_who_is_asked_anew_reads_who_had_rejected_what_and_why(
     runs.advance(run.id)
     runs.resume(run.id, by=people.steward)
     run = runs.advance(run.id)
-    asked = ApprovalRequest.objects.get(run=run, status="open")
-    why = why_of(asked)
+    request = ApprovalRequest.objects.get(run=run, status="open")
+    why = why_of(request)
     assert why.startswith("rita had rejected letter at ")
     assert why.endswith(", before the deadline: too dear")
     assert verify_run(run.id) == []
@@ -357,8 +357,8 @@ def test_who_resumes_a_run_before_it_has_failed_forgives_no_deadline(
 ) -> None:
     run = paused_run("overtaken", on_deadline="fail")
     let_come(run)
-    asked = ApprovalRequest.objects.get(run=run)
-    assert deadlines.meet_deadline(run.id, asked.id)
+    request = ApprovalRequest.objects.get(run=run)
+    assert deadlines.meet_deadline(run.id, request.id)
     # Its version is nowhere any more, so that a steward may resume it while it waits
     # for the worker who would let it fail.
     deployed(gated("overtaken", on_deadline="fail", four_eyes=True))
@@ -374,15 +374,15 @@ def test_who_resumes_a_run_before_it_has_failed_forgives_no_deadline(
 
 def _hurried_by(count: int) -> Graph:
     """So many gates side by side whose deadlines let the run fail."""
-    made = graph(f"hurried-by-{count}")
+    flow = graph(f"hurried-by-{count}")
     gate = Gate(reviewers=["group:claims"], deadline=HOUR, on_deadline="fail")
     for number in range(count):
         name = f"propose_{number}"
-        node = made.node(name, effect="human", gate=gate)
+        node = flow.node(name, effect="human", gate=gate)
         node(lambda state, ctx: {"notes": [ctx.task.node]})
-        made.edge(START, name)
-        made.edge(name, END)
-    return made
+        flow.edge(START, name)
+        flow.edge(name, END)
+    return flow
 
 
 def test_many_requests_that_expired_are_read_in_as_many_statements_as_two() -> None:
@@ -410,7 +410,7 @@ def test_a_patch_whose_gate_is_gone_is_asked_about_with_the_facts_of_its_request
     encrypted: bool,
 ) -> None:
     configure(**ONE_KEY)
-    made = Graph("facts-of-old", input=Order, state=Notes, encrypted=encrypted)
+    flow = Graph("facts-of-old", input=Order, state=Notes, encrypted=encrypted)
     gate = Gate(
         reviewers=["group:claims"],
         deadline=HOUR,
@@ -419,10 +419,10 @@ def test_a_patch_whose_gate_is_gone_is_asked_about_with_the_facts_of_its_request
         facts=[Fact("Total", "state.total")],
         writes={"letter": Show(label="Letter {value}", reason_required=True)},
     )
-    made.node("propose", effect="human", gate=gate)(lambda state, ctx: {"letter": "Hi"})
-    made.edge(START, "propose")
-    made.edge("propose", END)
-    run = advanced(made)
+    flow.node("propose", effect="human", gate=gate)(lambda state, ctx: {"letter": "Hi"})
+    flow.edge(START, "propose")
+    flow.edge("propose", END)
+    run = advanced(flow)
     let_come(run)
     run = runs.advance(run.id)
     assert run.error_code == "deadline_passed"
@@ -460,9 +460,9 @@ def test_what_was_settled_before_the_deadline_keeps_its_verdict(
         runs.resume(run.id, by=people.steward)
         run = runs.advance(run.id)
         assert run.status == "paused"
-    asked = ApprovalRequest.objects.get(run=run, status="open")
-    assert asked.policy["kept"] == [0]
-    assert why_of(asked) == ""
+    request = ApprovalRequest.objects.get(run=run, status="open")
+    assert request.policy["kept"] == [0]
+    assert why_of(request) == ""
     assert pending(run)[0].revision == settled.revision
     ravi = run_actions.reviewer(people.second_reviewer)
     with pytest.raises(AlreadyDecided) as late:
@@ -478,7 +478,7 @@ def test_what_was_settled_before_the_deadline_keeps_its_verdict(
 
 
 def _of_three_writes() -> Graph:
-    made = graph("settled-in-parts")
+    flow = graph("settled-in-parts")
     gate = Gate(
         reviewers=["group:claims"],
         quorum=2,
@@ -487,16 +487,16 @@ def _of_three_writes() -> Graph:
         on_deadline="fail",
     )
 
-    @made.node(effect="human", gate=gate)
+    @flow.node(effect="human", gate=gate)
     def propose(state: Any, ctx: Any) -> list[Write]:
         return [Write("letter", "Dear"), Write("total", 4), Write("notes", ["sent"])]
 
-    made.edge(START, "propose")
-    made.edge("propose", END)
-    return made
+    flow.edge(START, "propose")
+    flow.edge("propose", END)
+    return flow
 
 
-def test_of_what_was_asked_anew_only_decisions_on_that_count_after_the_next_deadline(
+def test_only_decisions_on_the_repeated_request_count_after_its_deadline(
     people: cast.People,
 ) -> None:
     signers = [people.reviewer, people.second_reviewer]
@@ -509,9 +509,9 @@ def test_of_what_was_asked_anew_only_decisions_on_that_count_after_the_next_dead
     for person in (rita, ravi):
         sign(run, person, [None, "approve", None])
     run = _asked_again(run, people)
-    asked = ApprovalRequest.objects.get(run=run, status="open")
-    assert asked.policy["kept"] == [0, 1]
-    assert asked.policy["kept_from"] == [0, 1]
+    request = ApprovalRequest.objects.get(run=run, status="open")
+    assert request.policy["kept"] == [0, 1]
+    assert request.policy["kept_from"] == [0, 1]
     assert verify_run(run.id) == []
 
     for person in (rita, ravi):
@@ -534,21 +534,21 @@ def test_what_was_settled_is_asked_again_where_what_it_replaces_has_changed(
     people: cast.People,
 ) -> None:
     rita = run_actions.reviewer(people.reviewer)
-    made = graph("moved-while-closed")
+    flow = graph("moved-while-closed")
     hurried = Gate(reviewers=["group:claims"], deadline=HOUR, on_deadline="fail")
 
-    @made.node(effect="human", gate=hurried)
+    @flow.node(effect="human", gate=hurried)
     def propose(state: Any, ctx: Any) -> list[Write]:
         return [Write("letter", "Dear Marta"), Write("total", 4)]
 
-    @made.node(effect="human", gate=Gate(reviewers=["group:claims"]))
+    @flow.node(effect="human", gate=Gate(reviewers=["group:claims"]))
     def replace(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": "Dear Ada"}
 
     for name in ("propose", "replace"):
-        made.edge(START, name)
-        made.edge(name, END)
-    run = advanced(made)
+        flow.edge(START, name)
+        flow.edge(name, END)
+    run = advanced(flow)
     sign(run, rita, ["approve", None, None])
     let_come(run)
     run = runs.advance(run.id)
@@ -557,8 +557,8 @@ def test_what_was_settled_is_asked_again_where_what_it_replaces_has_changed(
     runs.resume(run.id, by=people.steward)
     run = runs.advance(run.id)
     assert state(run)["letter"] == "Dear Ada"
-    asked = ApprovalRequest.objects.get(run=run, status="open")
-    assert "kept" not in asked.policy
+    request = ApprovalRequest.objects.get(run=run, status="open")
+    assert "kept" not in request.policy
     sign(run, rita, ["approve", "approve", None])
     run = runs.advance(run.id)
     assert run.status == "completed"
@@ -571,13 +571,13 @@ def test_a_long_prompt_stays_whole_where_an_encrypted_graph_asks_anew(
 ) -> None:
     configure(**ONE_KEY)
     prompt = "How much? " + "Mind the contract. " * 30
-    made = asking(
+    flow = asking(
         fn=lambda state, ctx: ctx.ask("total", prompt),
         settings={"encrypted": True},
         deadline=HOUR,
         on_deadline="fail",
     )
-    run = advanced(made)
+    run = advanced(flow)
     let_come(run)
     assert runs.advance(run.id).status == Status.FAILED
     runs.advance(runs.resume(run.id).id)
@@ -610,11 +610,11 @@ def test_terms_that_a_deployment_made_easier_ask_anew_by_their_old_rules(
     asked_at_first.update(quorum=1, four_eyes=False, deadline=timezone.now() - HOUR)
     runs.resume(run.id, by=people.steward)
     run = runs.advance(run.id)
-    asked = ApprovalRequest.objects.get(run=run, status="open")
-    assert (asked.policy["quorum"], asked.policy["four_eyes"]) == (2, True)
-    assert asked.policy["on_deadline"] == "fail"
-    assert read_value(asked, "facts") == [{"label": "Sum", "value": 4}]
-    assert asked.deadline is not None
+    request = ApprovalRequest.objects.get(run=run, status="open")
+    assert (request.policy["quorum"], request.policy["four_eyes"]) == (2, True)
+    assert request.policy["on_deadline"] == "fail"
+    assert read_value(request, "facts") == [{"label": "Sum", "value": 4}]
+    assert request.deadline is not None
     # A moment that has passed would let it fail again at once.
-    assert asked.deadline >= asked.opened_at + timedelta(seconds=59)
+    assert request.deadline >= request.opened_at + timedelta(seconds=59)
     assert verify_run(run.id) == []

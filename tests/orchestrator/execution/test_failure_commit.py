@@ -12,7 +12,6 @@ from checkpoints.journal import results as journal
 from checkpoints.ledger import commit as ledger
 from checkpoints.models import Checkpoint, LateResult, Run, TaskResult
 from checkpoints.queue import leases
-from checkpoints.queue.leases import Lease
 from checkpoints.sealing.sealed_columns import unpack_json
 from orchestrator import runs
 from orchestrator.engine import Task
@@ -28,6 +27,7 @@ from tests.support import cast
 from tests.support.forging import rewrite
 from tests.support.processes import calls
 from tests.support.run_actions import event_payloads, log, start, state
+from tests.support.small_graphs import held
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -204,23 +204,15 @@ def test_a_settling_that_makes_no_sense_changes_nothing(
     run = _before_send(tmp_path)
     _cut_off_after_the_intent(run, "send")
     run = runs.advance(run.id)
-    given = {"task": "send:1:0", "output": {"sent": "x"}, "reason": "seen", **how}
-    task = given.pop("task")
+    columns = {"task": "send:1:0", "output": {"sent": "x"}, "reason": "seen", **how}
+    task = columns.pop("task")
     with pytest.raises(error):
-        runs.settle(run.id, str(task), happened=True, by=people.starter, **given)
+        runs.settle(run.id, str(task), happened=True, by=people.starter, **columns)
     run.refresh_from_db()
     assert run.status == Status.UNKNOWN
 
 
-def _held(run: Run) -> Lease:
-    claim = leases.claim_one(run.id)
-    assert claim is not None
-    lease = leases.begin_lease(claim.id, claim.epoch)
-    assert lease is not None
-    return lease
-
-
-def test_of_two_claims_one_proceeds_and_the_other_writes_nothing(
+def test_one_of_two_claims_proceeds_and_the_other_writes_nothing(
     tmp_path: Path,
 ) -> None:
     run = runs.start("effects", {"folder": str(tmp_path)})
@@ -230,7 +222,7 @@ def test_of_two_claims_one_proceeds_and_the_other_writes_nothing(
 
 def test_a_worker_that_lost_its_lease_can_save_nothing(tmp_path: Path) -> None:
     run = runs.start("effects", {"folder": str(tmp_path)})
-    frozen = _held(run)
+    frozen = held(run)
     Run.objects.filter(id=run.id).update(lease_until="2000-01-01T00:00Z")
     run = runs.advance(run.id)
     assert run.status == Status.COMPLETED
@@ -250,7 +242,7 @@ def test_a_run_that_gets_no_further_stops_as_poison_and_a_person_may_let_it_try_
 ) -> None:
     run = runs.start("effects", {"folder": str(tmp_path)})
     for _ in range(5):
-        _held(run)
+        held(run)
         Run.objects.filter(id=run.id).update(lease_until="2000-01-01T00:00Z")
     run = runs.advance(run.id)
     assert run.status == Status.FAILED

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def test_after_an_error_on_the_connection_pure_nodes_run_once() -> None:
     ran: list[str] = []
-    made = graph("pure_after_error")
+    flow = graph("pure_after_error")
 
     def note(state: Any, ctx: Any) -> dict[str, Any]:
         ran.append(ctx.node)
@@ -25,9 +25,9 @@ def test_after_an_error_on_the_connection_pure_nodes_run_once() -> None:
 
     names = [f"n{n}" for n in range(6)]
     for name in names:
-        made.node(name)(note)
-    join_in_a_row(made, *names)
-    registered(made)
+        flow.node(name)(note)
+    join_in_a_row(flow, *names)
+    registered(flow)
     assert runs.advance(runs.start("pure_after_error", {}).id).status == "completed"
     ran.clear()
     run = runs.start("pure_after_error", {}, key="once")

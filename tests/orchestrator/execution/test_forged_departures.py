@@ -39,8 +39,8 @@ def test_a_replay_without_its_line_does_nothing_outside_and_stops_as_tampered(
     replay: Run,
 ) -> None:
     _without_departure(replay)
-    made = runs.advance(replay.id)
-    assert made.status == Status.TAMPERED
+    replayed = runs.advance(replay.id)
+    assert replayed.status == Status.TAMPERED
     assert len(PAID) == 1
 
 
@@ -49,8 +49,8 @@ def test_a_fork_without_its_line_keeps_its_stops_and_stops_as_tampered(
 ) -> None:
     assert RunLine.objects.get(run=fork.id).stops == ["pay"]
     _without_departure(fork)
-    made = runs.advance(fork.id)
-    assert made.status == Status.TAMPERED
+    forked = runs.advance(fork.id)
+    assert forked.status == Status.TAMPERED
     assert len(PAID) == 1
 
 
@@ -66,8 +66,8 @@ def test_nor_does_it_act_where_its_first_rows_are_gone_too(
     for part in parts:
         for row in rows[part]:  # type: ignore[index]
             forging.remove(row)
-    made = runs.advance(replay.id)
-    assert made.status == Status.TAMPERED
+    replayed = runs.advance(replay.id)
+    assert replayed.status == Status.TAMPERED
     assert len(PAID) == 1
 
 

@@ -20,68 +20,68 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def failing(name: str) -> Graph:
     """A graph whose first node fails; what stands behind its error edge is to be added."""
-    made = graph(name)
+    flow = graph(name)
 
-    @made.node()
+    @flow.node()
     def breaks(state: Any, ctx: Any) -> None:
         raise ValueError("as it was")
 
-    made.edge(START, "breaks")
-    made.edge("breaks", END)
-    return made
+    flow.edge(START, "breaks")
+    flow.edge("breaks", END)
+    return flow
 
 
 def test_what_a_node_does_to_ctx_error_is_not_seen_by_the_other_node_behind_the_error_edge() -> (
     None
 ):
-    made = failing("errors-shared")
+    flow = failing("errors-shared")
     first = threading.Event()
     seen = list[str]()
 
-    @made.node()
+    @flow.node()
     def one(state: Any, ctx: Any) -> None:
         with suppress(AttributeError):
             ctx.error.message = "changed by one"
         first.set()
 
-    @made.node()
+    @flow.node()
     def two(state: Any, ctx: Any) -> None:
         first.wait(5)
         seen.append(ctx.error.message)
 
-    made.edge("breaks", "one", when="error")
-    made.edge("breaks", "two", when="error")
-    made.edge("one", END)
-    made.edge("two", END)
-    assert advanced(made).status == Status.COMPLETED
+    flow.edge("breaks", "one", when="error")
+    flow.edge("breaks", "two", when="error")
+    flow.edge("one", END)
+    flow.edge("two", END)
+    assert advanced(flow).status == Status.COMPLETED
     assert seen == ["as it was"]
 
 
 def test_what_a_node_does_to_ctx_error_does_not_reach_the_frontier_that_is_committed() -> (
     None
 ):
-    made = failing("errors-kept")
+    flow = failing("errors-kept")
     seen = list[str]()
 
-    @made.node()
+    @flow.node()
     def one(state: Any, ctx: Any) -> None:
         with suppress(AttributeError):
             ctx.error.message = "changed by one"
 
-    @made.node()
+    @flow.node()
     def middle(state: Any, ctx: Any) -> None:
         pass
 
-    @made.node()
+    @flow.node()
     def two(state: Any, ctx: Any) -> None:
         seen.append(ctx.error.message)
 
-    made.edge("breaks", "one", when="error")
-    made.edge("breaks", "two", when="error")
-    made.edge("one", "middle")
-    made.edge("middle", "two")
-    made.edge("two", END)
-    run = advanced(made)
+    flow.edge("breaks", "one", when="error")
+    flow.edge("breaks", "two", when="error")
+    flow.edge("one", "middle")
+    flow.edge("middle", "two")
+    flow.edge("two", END)
+    run = advanced(flow)
     assert run.status == Status.COMPLETED
     assert seen == ["as it was"]
 
@@ -94,15 +94,15 @@ class _Deep(BaseModel):
 
 def test_two_tasks_of_a_superstep_do_not_see_what_the_other_does_to_the_state() -> None:
     kept = {"a": [1, 2]}
-    made = Graph("deep-shared", input=Order, state=_Deep)
+    flow = Graph("deep-shared", input=Order, state=_Deep)
     first = threading.Event()
     seen = list[Any]()
 
-    @made.node()
+    @flow.node()
     def fill(state: Any, ctx: Any) -> Any:
         return {"rows": kept, "names": ["x"], "plain": {"a": {"b": ["c"]}}}
 
-    @made.node()
+    @flow.node()
     def one(state: Any, ctx: Any) -> None:
         kept["a"].append(99)
         state.rows["a"].append(3)
@@ -110,16 +110,16 @@ def test_two_tasks_of_a_superstep_do_not_see_what_the_other_does_to_the_state() 
         state.plain["a"]["b"].append("mine")
         first.set()
 
-    @made.node()
+    @flow.node()
     def two(state: Any, ctx: Any) -> None:
         first.wait(5)
         seen.append((state.rows, state.names, state.plain))
 
-    made.edge(START, "fill")
+    flow.edge(START, "fill")
     for name in ("one", "two"):
-        made.edge("fill", name)
-        made.edge(name, END)
-    registered(made)
+        flow.edge("fill", name)
+        flow.edge(name, END)
+    registered(flow)
     run = runs.start("deep-shared", {})
     assert runs.advance(run.id).status == Status.COMPLETED
     assert seen == [({"a": [1, 2]}, ["x"], {"a": {"b": ["c"]}})]
@@ -131,28 +131,28 @@ def test_a_key_that_a_node_deletes_from_what_it_reads_is_gone_for_nobody_else(
 ) -> None:
     rows = {"a": [1, 2], "b": [3]}
     plain = {"a": {"b": ["c"], "d": []}}
-    made = Graph("deep-deleted", input=Order, state=_Deep)
+    flow = Graph("deep-deleted", input=Order, state=_Deep)
     seen = list[Any]()
 
-    @made.node()
+    @flow.node()
     def fill(state: Any, ctx: Any) -> Any:
         return {"rows": rows, "plain": plain}
 
-    @made.node(reads=reads)
+    @flow.node(reads=reads)
     def deletes(state: Any, ctx: Any) -> Any:
         del state.rows["a"]
         del state.plain["a"]["b"]
         return {"names": ["done"]}
 
-    @made.node()
+    @flow.node()
     def after(state: Any, ctx: Any) -> None:
         seen.append((state.rows, state.plain))
 
-    made.edge(START, "fill")
-    made.edge("fill", "deletes")
-    made.edge("deletes", "after")
-    made.edge("after", END)
-    registered(made)
+    flow.edge(START, "fill")
+    flow.edge("fill", "deletes")
+    flow.edge("deletes", "after")
+    flow.edge("after", END)
+    registered(flow)
     run = runs.advance(runs.start("deep-deleted", {}).id)
     assert run.status == Status.COMPLETED
     assert seen == [(rows, plain)]

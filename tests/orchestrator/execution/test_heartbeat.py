@@ -23,11 +23,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def lease() -> Lease:
-    made = graph("beating")
-    made.node("work")(lambda state, ctx: None)
-    made.edge(START, "work")
-    made.edge("work", END)
-    return held(started(made))
+    flow = graph("beating")
+    flow.node("work")(lambda state, ctx: None)
+    flow.edge(START, "work")
+    flow.edge("work", END)
+    return held(started(flow))
 
 
 def _beats(lease: Lease) -> bool:
@@ -48,14 +48,14 @@ def test_a_slice_that_lasts_keeps_its_lease(configure: Any, lease: Lease) -> Non
 
 def test_slices_of_several_threads_keep_their_leases_each(configure: Any) -> None:
     configure(LEASE_SECONDS=0.6)
-    made = graph("side-by-side")
-    made.node("work")(lambda state, ctx: None)
-    made.edge(START, "work")
-    made.edge("work", END)
-    holds = [held(started(made)) for _ in range(3)]
+    flow = graph("side-by-side")
+    flow.node("work")(lambda state, ctx: None)
+    flow.edge(START, "work")
+    flow.edge("work", END)
+    holds = [held(started(flow)) for _ in range(3)]
     with Heartbeat(holds[0]), Heartbeat(holds[1]), Heartbeat(holds[2]):
         time.sleep(1.5)
-        assert [leases.is_held(one.id) for one in holds] == [True] * 3
+        assert [leases.is_held(hold.id) for hold in holds] == [True] * 3
 
 
 def test_a_short_slice_starts_no_thread(

@@ -40,11 +40,11 @@ def short_of_threads(monkeypatch):
 
 
 def simple(name="beats"):
-    made = graph(name)
-    made.node("a")(lambda state, ctx: None)
-    made.edge(START, "a")
-    made.edge("a", END)
-    return made
+    flow = graph(name)
+    flow.node("a")(lambda state, ctx: None)
+    flow.edge(START, "a")
+    flow.edge("a", END)
+    return flow
 
 
 def leased(lease):
@@ -65,8 +65,8 @@ def test_the_hearts_of_other_slices_of_the_process_beat_all_the_same(
     short_of_threads, configure
 ):
     configure(LEASE_SECONDS=0.9)
-    made = registered(simple())
-    holds = [held(runs.start(made.name, {})) for _ in range(6)]
+    flow = registered(simple())
+    holds = [held(runs.start(flow.name, {})) for _ in range(6)]
     hearts = [Heartbeat(lease) for lease in holds]
     for heart in hearts:
         heart.__enter__()
@@ -90,15 +90,15 @@ def test_the_end_of_the_slice_is_no_error(short_of_threads):
 
 
 def test_a_report_costs_the_node_nothing(short_of_threads):
-    made = graph("reports")
+    flow = graph("reports")
 
-    @made.node(effect="external")
+    @flow.node(effect="external")
     def a(state, ctx):
         ctx.report(1, 2)
 
-    made.edge(START, "a")
-    made.edge("a", END)
-    run = runs.advance(started(made).id)
+    flow.edge(START, "a")
+    flow.edge("a", END)
+    run = runs.advance(started(flow).id)
     assert short_of_threads
     assert run.status == Status.COMPLETED, run.status
 

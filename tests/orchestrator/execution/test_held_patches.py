@@ -36,27 +36,27 @@ def counting(
     """Two gates side by side: one sets the total, and behind the other a router reads
     it.
     """
-    made = Graph("counting", version=version, input=Order, state=state)
+    flow = Graph("counting", version=version, input=Order, state=state)
     guards = Gate(reviewers=["group:claims"], writes={"total": Show()})
-    made.node("count", approve="writes", gate=guards)(
+    flow.node("count", approve="writes", gate=guards)(
         lambda state, ctx: {"total": type(state.total)(120)}
     )
     beside = Gate(reviewers=["group:claims"], shows=list(shows))
-    made.node("write", approve="writes", gate=beside)(
+    flow.node("write", approve="writes", gate=beside)(
         lambda state, ctx: {"letter": "Dear"}
     )
     for name in ("more", "pay"):
-        made.node(name)(lambda state, ctx: {"notes": [f"{ctx.node} {state.total}"]})
-        made.edge(name, END)
+        flow.node(name)(lambda state, ctx: {"notes": [f"{ctx.node} {state.total}"]})
+        flow.edge(name, END)
     for name in ("count", "write"):
-        made.edge(START, name)
-    made.edge("count", END)
-    made.branch(
+        flow.edge(START, name)
+    flow.edge("count", END)
+    flow.branch(
         "write",
         lambda state: "more" if int(state.total) > 1000 else "pay",
         {n: n for n in ("more", "pay")},
     )
-    return made
+    return flow
 
 
 def in_cents(state: Any) -> None:
@@ -88,9 +88,9 @@ def decided(run: Run, people: cast.People, node: str, verdict: str = "approve") 
 
 
 def migrating(migration: Any, *state: Any, **options: Any) -> Graph:
-    made = counting("2", *state, **options)
-    made.migration(from_version="1")(migration)
-    return deployed(made)
+    flow = counting("2", *state, **options)
+    flow.migration(from_version="1")(migration)
+    return deployed(flow)
 
 
 def settled(run: Run) -> list[str]:
@@ -173,18 +173,18 @@ def test_a_patch_of_a_fork_is_applied_before_what_is_decided_beside_it(
     people: cast.People,
 ) -> None:
     run = counted(people)
-    made = runs.fork(
+    fork = runs.fork(
         run.head or "", patch={"scratch": {"total": 5000}}, by=people.starter
     )
-    decided(made, people, "write")
-    made = runs.advance(made.id)
-    assert made.status == Status.PAUSED
-    assert settled(made) == ["write"]
-    decided(made, people, "$patch")
-    made = runs.advance(made.id)
-    assert made.status == Status.COMPLETED
-    assert run_actions.state(made)["notes"] == ["more 5000"]
-    assert verify_run(made.id) == []
+    decided(fork, people, "write")
+    new_run = runs.advance(fork.id)
+    assert new_run.status == Status.PAUSED
+    assert settled(new_run) == ["write"]
+    decided(new_run, people, "$patch")
+    new_run = runs.advance(new_run.id)
+    assert new_run.status == Status.COMPLETED
+    assert run_actions.state(new_run)["notes"] == ["more 5000"]
+    assert verify_run(new_run.id) == []
 
 
 def test_an_effect_that_was_done_before_the_deployment_is_not_done_again_behind_the_patch(
@@ -193,15 +193,15 @@ def test_an_effect_that_was_done_before_the_deployment_is_not_done_again_behind_
     happened: list[str] = []
 
     def paying(version: str) -> Graph:
-        made = Graph("paying", version=version, input=Order, state=Notes)
+        flow = Graph("paying", version=version, input=Order, state=Notes)
         gate = Gate(reviewers=["group:claims"], writes={"total": Show()})
-        made.node("pay", effect="external", reads=["letter"])(
+        flow.node("pay", effect="external", reads=["letter"])(
             lambda state, ctx: happened.append("paid")
         )
-        made.node("count", approve="writes", gate=gate)(lambda state, ctx: {"total": 1})
+        flow.node("count", approve="writes", gate=gate)(lambda state, ctx: {"total": 1})
         for source, target in ((START, "pay"), ("pay", "count"), ("count", END)):
-            made.edge(source, target)
-        return made
+            flow.edge(source, target)
+        return flow
 
     run = started(paying("1"))
     with watching(Breaks('INSERT INTO "checkpoints_checkpoint"', after=False)):

@@ -37,15 +37,15 @@ def loop(name: str, work: Callable[[int], Any], **node: Any) -> Graph:
         work(ctx.task.visit)
         return {"total": state.total + 1}
 
-    made = graph(name)
-    made.node("step", **node)(step)
-    made.edge(START, "step")
-    made.branch(
+    flow = graph(name)
+    flow.node("step", **node)(step)
+    flow.edge(START, "step")
+    flow.branch(
         "step",
         lambda state: "on" if state.total < ROUNDS else "over",
         {"on": "step", "over": END},
     )
-    return made
+    return flow
 
 
 def here() -> bool:
@@ -84,17 +84,17 @@ def test_nor_is_a_node_that_acts_and_shares_its_function_with_one_that_is_pure()
         seen.append(here())
         return {"total": state.total + 1}
 
-    made = graph("shares")
-    made.node("pure")(step)
-    made.node("acts", effect="external")(step)
-    made.edge(START, "pure")
-    made.branch(
+    flow = graph("shares")
+    flow.node("pure")(step)
+    flow.node("acts", effect="external")(step)
+    flow.edge(START, "pure")
+    flow.branch(
         "pure",
         lambda state: "on" if state.total < 5 else "over",
         {"on": "pure", "over": "acts"},
     )
-    made.edge("acts", END)
-    advanced(made)
+    flow.edge("acts", END)
+    advanced(flow)
     assert seen == [False, False, False, True, True, False]
 
 
@@ -106,15 +106,15 @@ def test_nor_is_an_async_one() -> None:
         seen.append(here())
         return {"total": state.total + 1}
 
-    made = graph("async")
-    made.node("step")(step)
-    made.edge(START, "step")
-    made.branch(
+    flow = graph("async")
+    flow.node("step")(step)
+    flow.edge(START, "step")
+    flow.branch(
         "step",
         lambda state: "on" if state.total < ROUNDS else "over",
         {"on": "step", "over": END},
     )
-    assert advanced(made).status == Status.COMPLETED
+    assert advanced(flow).status == Status.COMPLETED
     assert seen == [False] * ROUNDS
 
 
@@ -126,15 +126,15 @@ def test_nor_is_one_that_returns_what_an_async_one_does() -> None:
         seen.append(here())
         return {"total": state.total + 1}
 
-    made = graph("returns-async")
-    made.node("step")(lambda state, ctx: work(state))
-    made.edge(START, "step")
-    made.branch(
+    flow = graph("returns-async")
+    flow.node("step")(lambda state, ctx: work(state))
+    flow.edge(START, "step")
+    flow.branch(
         "step",
         lambda state: "on" if state.total < ROUNDS else "over",
         {"on": "step", "over": END},
     )
-    assert advanced(made).status == Status.COMPLETED
+    assert advanced(flow).status == Status.COMPLETED
     assert seen == [False] * ROUNDS
 
 
@@ -163,19 +163,19 @@ def test_none_is_beside_another_task_that_is_at_work() -> None:
         if ctx.attempt == 2:
             again.set()
 
-    made = graph("beside-another")
-    made.node("split", sends=["leaf"])(
+    flow = graph("beside-another")
+    flow.node("split", sends=["leaf"])(
         lambda state, ctx: [Send("leaf", n) for n in range(5)]
     )
-    made.node("leaf", retry=Retry(attempts=2, backoff=0.2, jitter=0.0))(leaf)
-    made.node("act", effect="external")(
+    flow.node("leaf", retry=Retry(attempts=2, backoff=0.2, jitter=0.0))(leaf)
+    flow.node("act", effect="external")(
         lambda state, ctx: {"letter": str(again.wait(10))}
     )
-    made.edge(START, "split")
-    made.edge("split", "act")
-    made.edge("leaf", END)
-    made.edge("act", END)
-    run = advanced(made)
+    flow.edge(START, "split")
+    flow.edge("split", "act")
+    flow.edge("leaf", END)
+    flow.edge("act", END)
+    run = advanced(flow)
     assert run_actions.state(run)["letter"] == "True"
     assert sorted(seen) == [(1, False)] * 5 + [(2, False)]
 
@@ -282,14 +282,14 @@ def test_an_interrupt_from_the_keyboard_means_the_process_and_not_the_node() -> 
 
 
 def _fan_out(name: str, leaf: Callable[[Any, Any], Any], leaves: int) -> Graph:
-    made = graph(name)
-    made.node("split", sends=["leaf"])(
+    flow = graph(name)
+    flow.node("split", sends=["leaf"])(
         lambda state, ctx: [Send("leaf", n) for n in range(leaves)]
     )
-    made.node("leaf")(leaf)
-    made.edge(START, "split")
-    made.edge("leaf", END)
-    return made
+    flow.node("leaf")(leaf)
+    flow.edge(START, "split")
+    flow.edge("leaf", END)
+    return flow
 
 
 @pytest.mark.usefixtures("patient")
@@ -303,8 +303,8 @@ def test_a_superstep_spends_only_so_long_here_and_gives_the_rest_to_threads() ->
 
     registered(_fan_out("many", leaf, 3))
     runs.advance(runs.start("many", {}).id)
-    made = _fan_out("many", leaf, 12)
-    run = advanced(made)
+    flow = _fan_out("many", leaf, 12)
+    run = advanced(flow)
     assert sorted(run_actions.state(run)["notes"], key=int) == [
         str(n) for n in range(12)
     ]
@@ -323,8 +323,8 @@ def test_a_worker_that_drains_begins_no_other() -> None:
 
     registered(_fan_out("drained", leaf, 3))
     runs.advance(runs.start("drained", {}).id)
-    made = _fan_out("drained", leaf, 8)
-    run = slice_of(started(made), draining=draining.is_set)
+    flow = _fan_out("drained", leaf, 8)
+    run = slice_of(started(flow), draining=draining.is_set)
     assert run.status == Status.QUEUED
     assert seen[3:] == [0, 1]
 
@@ -346,9 +346,9 @@ def test_a_run_whose_quick_node_never_returns_is_given_back_and_fails_by_its_tim
             stuck.set()
             release.wait(90)
 
-    made = loop("stuck", work, timeout=1.0)
-    run = started(made)
-    inline._quick[registry.current(made.name).nodes["step"].fn] = inline.PROVEN
+    flow = loop("stuck", work, timeout=1.0)
+    run = started(flow)
+    inline._quick[registry.current(flow.name).nodes["step"].fn] = inline.PROVEN
     first = threading.Thread(target=lambda: _quietly(run))
     first.start()
     assert stuck.wait(10)

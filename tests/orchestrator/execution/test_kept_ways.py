@@ -42,7 +42,7 @@ def leading(
     version: str, way: str, to: str = "x", *, gated: bool = True, fails: bool = False
 ) -> Graph:
     """ask goes to `to` by a goto or a send; beside it another node may fail."""
-    made = graph("leading", version=version)
+    flow = graph("leading", version=version)
     options: dict[str, Any] = {"goto": [to]} if way == "goto" else {"sends": [to]}
     if gated:
         options |= {"approve": "writes", "gate": Gate(reviewers=["group:claims"])}
@@ -60,9 +60,9 @@ def leading(
         if fails:
             raise RuntimeError("no line")
 
-    made.node("ask", **options)(ask)
-    made.node("beside")(beside)
-    made.node(to)(lambda state, ctx: {"notes": [to]})
+    flow.node("ask", **options)(ask)
+    flow.node("beside")(beside)
+    flow.node(to)(lambda state, ctx: {"notes": [to]})
     for source, target in (
         (START, "ask"),
         (START, "beside"),
@@ -70,15 +70,15 @@ def leading(
         ("ask", END),
         (to, END),
     ):
-        made.edge(source, target)
-    return made
+        flow.edge(source, target)
+    return flow
 
 
-def refused(run: Run, said: str) -> None:
+def refused(run: Run, words: str) -> None:
     error = stored_error(run)
     assert error is not None, run.status
     assert run.status == Status.INCOMPATIBLE, error
-    assert said in error["message"]
+    assert words in error["message"]
     assert verify_run(run.id) == []
 
 
@@ -91,9 +91,9 @@ def test_what_people_are_asked_about_leads_on_in_the_new_version_or_the_run_stop
     rita = run_actions.reviewer(people.reviewer)
     run_actions.sign(signed, rita, ["approve"])
     deployed(leading("2", way, "y"))
-    (said,) = forecast_runs()
-    assert said.judgement.verdict == STUCK
-    assert said.judgement.in_words("breaking") == [WAYS[way][1]]
+    (group,) = forecast_runs()
+    assert group.judgement.verdict == STUCK
+    assert group.judgement.in_words("breaking") == [WAYS[way][1]]
     with pytest.raises(IncompatibleGraph, match=WAYS[way][1]):
         run_actions.sign(run, rita, ["approve"])
     refused(runs.advance(signed.id), WAYS[way][1])
@@ -104,24 +104,24 @@ def test_so_does_what_is_kept_of_a_superstep_that_failed(way: str) -> None:
     run = advanced(leading("1", way, gated=False, fails=True))
     assert run.status == Status.FAILED
     deployed(leading("2", way, "y", gated=False))
-    (said,) = forecast_runs()
-    assert said.judgement.verdict == STUCK
-    assert said.judgement.in_words("breaking") == [WAYS[way][1]]
+    (group,) = forecast_runs()
+    assert group.judgement.verdict == STUCK
+    assert group.judgement.in_words("breaking") == [WAYS[way][1]]
     runs.resume(run.id)
     refused(runs.advance(run.id), WAYS[way][1])
 
 
 def test_so_does_an_error_that_is_kept() -> None:
     def caught(version: str, *nodes: str) -> Graph:
-        made = graph("caught", version=version)
+        flow = graph("caught", version=version)
         for name in ("a", "b", *nodes):
-            made.node(name)(lambda state, ctx: [][0])
-            made.edge(name, END)
+            flow.node(name)(lambda state, ctx: [][0])
+            flow.edge(name, END)
         for name in ("a", "b"):
-            made.edge(START, name)
+            flow.edge(START, name)
         for name in nodes:
-            made.edge("a", name, when="error")
-        return made
+            flow.edge("a", name, when="error")
+        return flow
 
     run = advanced(caught("1", "mend"))
     assert run.status == Status.FAILED
@@ -136,14 +136,14 @@ def test_so_does_an_error_that_is_kept() -> None:
 
 def test_so_does_what_a_task_returned_that_was_cut_off() -> None:
     def acting(version: str, to: str) -> Graph:
-        made = graph("acting", version=version)
-        made.node("ask", effect="external", goto=[to])(
+        flow = graph("acting", version=version)
+        flow.node("ask", effect="external", goto=[to])(
             lambda state, ctx: Command(goto=to)
         )
-        made.node(to)(lambda state, ctx: None)
+        flow.node(to)(lambda state, ctx: None)
         for source, target in ((START, "ask"), ("ask", END), (to, END)):
-            made.edge(source, target)
-        return made
+            flow.edge(source, target)
+        return flow
 
     run = started(acting("1", "x"))
     lease = held(run)

@@ -4,7 +4,6 @@ reports never costs the lease.
 
 import queue
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,22 +14,14 @@ from checkpoints.core.status import Status
 from checkpoints.ledger import head_loader
 from checkpoints.models import LateResult
 from checkpoints.queue import leases
-from orchestrator.engine import END, START, Graph, Task, registry
+from orchestrator.engine import END, START, Task, registry
 from orchestrator.engine.step.plan import Start
 from orchestrator.execution.attempt import Attempt, SuperstepContext
 from orchestrator.execution.heartbeat import Heartbeat
 from tests.support.processes import until
-from tests.support.small_graphs import advanced, graph, held, started
+from tests.support.small_graphs import advanced, graph, held, single_node, started
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def _one(name: str, node: Callable[[Any, Any], Any]) -> Graph:
-    made = graph(name)
-    made.node("work")(node)
-    made.edge(START, "work")
-    made.edge("work", END)
-    return made
 
 
 def _leaves_a_transaction_open(state: Any, ctx: Any) -> None:
@@ -53,9 +44,9 @@ def test_a_node_that_leaves_its_connection_in_a_transaction_does_not_break_the_n
         User.objects.create(username=f"user-{len(seen)}")
         seen.append((connection.get_autocommit(), connection.in_atomic_block))
 
-    advanced(_one("breaks", broken))
+    advanced(single_node("breaks", broken))
     for _ in range(2):
-        assert advanced(_one("after", after)).status == Status.COMPLETED
+        assert advanced(single_node("after", after)).status == Status.COMPLETED
     assert seen == [(True, False), (True, False)]
     assert sorted(User.objects.values_list("username", flat=True)) == [
         "user-0",
@@ -64,18 +55,18 @@ def test_a_node_that_leaves_its_connection_in_a_transaction_does_not_break_the_n
 
 
 def test_a_late_result_is_kept_though_its_node_left_a_transaction_open() -> None:
-    gone = threading.Event()
+    leaving = threading.Event()
 
     def late(state: Any, ctx: Any) -> None:
         _leaves_a_transaction_open(state, ctx)
-        gone.wait(10)
+        leaving.wait(10)
 
-    made = graph("late")
-    made.node("work", effect="external", timeout=0.3)(late)
-    made.edge(START, "work")
-    made.edge("work", END)
-    assert advanced(made).status == Status.UNKNOWN
-    gone.set()
+    flow = graph("late")
+    flow.node("work", effect="external", timeout=0.3)(late)
+    flow.edge(START, "work")
+    flow.edge("work", END)
+    assert advanced(flow).status == Status.UNKNOWN
+    leaving.set()
     until(LateResult.objects.exists, seconds=10)
 
 
@@ -88,7 +79,7 @@ def test_a_report_that_no_row_can_hold_does_not_end_the_heartbeat(
     configure: Any, report: Any
 ) -> None:
     configure(LEASE_SECONDS=1.0)
-    run = started(_one("reports", lambda state, ctx: None))
+    run = started(single_node("reports", lambda state, ctx: None))
     lease = held(run)
     with Heartbeat(lease) as heart:
         heart.report({"task": "work:1:0", "done": report, "total": 1, "note": ""})
@@ -98,7 +89,9 @@ def test_a_report_that_no_row_can_hold_does_not_end_the_heartbeat(
 
 def test_an_attempt_that_was_given_up_before_it_began_does_not_begin() -> None:
     called: list[str] = []
-    lease = held(started(_one("given-up", lambda state, ctx: called.append("work"))))
+    lease = held(
+        started(single_node("given-up", lambda state, ctx: called.append("work")))
+    )
     compiled = registry.by_fingerprint(lease.fingerprint)
     head = head_loader.load_head(lease)
     context = SuperstepContext(

@@ -41,7 +41,7 @@ def counting(
     """call notes tokens and a model; check fails while `fails` has a True; then it
     ends.
     """
-    made = graph(name, **settings)
+    flow = graph(name, **settings)
 
     def call(state: Any, ctx: Any) -> dict[str, Any]:
         ctx.figure("tokens", 1234)
@@ -55,12 +55,12 @@ def counting(
             raise RuntimeError("not now")
         ctx.figure("tokens", 10)
 
-    made.node("call", effect=effect)(call)
-    made.node("check")(check)
+    flow.node("call", effect=effect)(call)
+    flow.node("check")(check)
     for source in ("call", "check"):
-        made.edge(START, source)
-        made.edge(source, END)
-    return made
+        flow.edge(START, source)
+        flow.edge(source, END)
+    return flow
 
 
 def sums(run: Any) -> dict[str, Decimal]:
@@ -71,9 +71,9 @@ def sums(run: Any) -> dict[str, Decimal]:
     }
 
 
-def started_with(made: Graph, metadata: Any = CUSTOMER, **how: Any) -> Any:
-    registered(made)
-    return runs.start(made.name, {}, metadata=metadata, **how)
+def started_with(flow: Graph, metadata: Any = CUSTOMER, **how: Any) -> Any:
+    registered(flow)
+    return runs.start(flow.name, {}, metadata=metadata, **how)
 
 
 # Metadata of a run
@@ -198,13 +198,13 @@ def test_what_a_node_notes_is_kept_with_its_checkpoint_and_sealed() -> None:
         "cost": 250_000,
         "tokens": 1_235_000_000,
     }
-    kept = timeline.checkpoint_lines(run)
+    noted = timeline.checkpoint_lines(run)
     assert [
         row.seq
-        for row in notes.checkpoints_with_metadata(run.id, kept, {"model": "large"})
+        for row in notes.checkpoints_with_metadata(run.id, noted, {"model": "large"})
     ] == [1]
     assert not notes.checkpoints_with_metadata(
-        run.id, kept, {"model": "small"}
+        run.id, noted, {"model": "small"}
     ).exists()
     assert verify_run(run.id) == []
 
@@ -224,11 +224,11 @@ def test_what_a_node_notes_is_kept_with_its_checkpoint_and_sealed() -> None:
 def test_a_figure_that_cannot_be_added_up_fails_its_task_by_name(
     number: Any, place: str
 ) -> None:
-    made = graph("wrong")
-    made.node("call")(lambda state, ctx: ctx.figure("tokens", number))
-    made.edge(START, "call")
-    made.edge("call", END)
-    run = advanced(made)
+    flow = graph("wrong")
+    flow.node("call")(lambda state, ctx: ctx.figure("tokens", number))
+    flow.edge(START, "call")
+    flow.edge("call", END)
+    run = advanced(flow)
     assert run.status == Status.FAILED
     assert place in read_value(run, "error")["message"]
 
@@ -276,16 +276,16 @@ def test_a_replay_counts_what_runs_again_and_nothing_that_was_recorded() -> None
     assert verify_run(replay.id) == []
 
 
-def test_of_several_tasks_that_note_one_name_the_last_in_declared_order_stays() -> None:
-    made = graph("fan")
-    made.node("split", sends="work")(
+def test_the_last_task_in_declared_order_wins_a_noted_name() -> None:
+    flow = graph("fan")
+    flow.node("split", sends="work")(
         lambda state, ctx: [Send("work", n) for n in range(3)]
     )
-    made.node("work")(lambda state, ctx: ctx.metadata("last", ctx.payload))
-    made.edge(START, "split")
-    made.edge("split", END)
-    made.edge("work", END)
-    run = advanced(made)
+    flow.node("work")(lambda state, ctx: ctx.metadata("last", ctx.payload))
+    flow.edge(START, "split")
+    flow.edge("split", END)
+    flow.edge("work", END)
+    run = advanced(flow)
     assert notes.metadata_at(run, [run.head_seq]) == {run.head_seq: {"last": 2}}
 
 
@@ -324,20 +324,20 @@ def test_a_figure_that_was_changed_is_refused_in_the_sum_of_its_node_and_others_
 
 
 def graph_without_notes() -> Graph:
-    made = graph("plain")
-    made.node("step")(lambda state, ctx: None)
-    made.edge(START, "step")
-    made.edge("step", END)
-    return made
+    flow = graph("plain")
+    flow.node("step")(lambda state, ctx: None)
+    flow.edge(START, "step")
+    flow.edge("step", END)
+    return flow
 
 
 def test_a_secret_in_metadata_is_masked(settings: Any) -> None:
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SECRETS": {"bank": "hunter2"}}
-    made = graph("secretive")
-    made.node("call")(lambda state, ctx: ctx.metadata("seen", ctx.secrets["bank"]))
-    made.edge(START, "call")
-    made.edge("call", END)
-    run = advanced(made)
+    flow = graph("secretive")
+    flow.node("call")(lambda state, ctx: ctx.metadata("seen", ctx.secrets["bank"]))
+    flow.edge(START, "call")
+    flow.edge("call", END)
+    run = advanced(flow)
     assert notes.metadata_at(run, [1]) == {1: {"seen": "•••"}}
 
 

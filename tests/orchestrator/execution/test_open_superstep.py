@@ -15,7 +15,7 @@ def test_what_a_gate_read_is_kept_with_its_task(reads: tuple[str, ...] | None) -
     assert OpenSuperstep.from_json(kept.to_json()) == kept
 
 
-def test_of_a_task_that_an_earlier_version_kept_nobody_knows_what_its_gate_read() -> (
+def test_the_reads_of_a_gate_are_unknown_for_a_task_kept_by_an_earlier_version() -> (
     None
 ):
     kept = FinishedTask(Output(), gated=True).to_json()

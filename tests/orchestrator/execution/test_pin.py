@@ -52,11 +52,11 @@ def asked() -> Run:
 
 
 def rows(run: Run) -> tuple[int, int, str]:
-    found = Run.objects.get(id=run.id)
+    row = Run.objects.get(id=run.id)
     return (
         Checkpoint.objects.filter(run=run).count(),
         RunEvent.objects.filter(run=run).count(),
-        found.fingerprint,
+        row.fingerprint,
     )
 
 
@@ -66,9 +66,9 @@ def test_a_signature_that_comes_in_between_is_kept_and_the_commit_made_anew(
     run = asked()
     lease = held(run)
     head = head_loader.load_head(lease)
-    given = head_loader.input_of(lease)
+    run_input = head_loader.input_of(lease)
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
-    after = pin.adopt_version(lease, head, given, registry.current("paying"))
+    after = pin.adopt_version(lease, head, run_input, registry.current("paying"))
     assert after.source == "version"
     assert lease.version == "2"
     assert RunEvent.objects.filter(run=run, type="version_changed").count() == 1
@@ -84,10 +84,10 @@ def test_who_lost_the_lease_pins_nothing() -> None:
     lease = held(run)
     before = rows(run)
     head = head_loader.load_head(lease)
-    given = head_loader.input_of(lease)
+    run_input = head_loader.input_of(lease)
     Run.objects.filter(id=run.id).update(epoch=lease.epoch + 1)
     with pytest.raises(StaleLease):
-        pin.adopt_version(lease, head, given, registry.current("paying"))
+        pin.adopt_version(lease, head, run_input, registry.current("paying"))
     assert rows(run) == before
     assert lease.version == "1"
 
@@ -101,9 +101,9 @@ def test_a_commit_that_breaks_leaves_the_run_on_its_own_version_and_the_next_wor
     with watching(Breaks(f'INSERT INTO "{table}"', after=False)):
         claimed = held(run)
         head = head_loader.load_head(claimed)
-        given = head_loader.input_of(claimed)
+        run_input = head_loader.input_of(claimed)
         with pytest.raises(Exception, match="cut off|connection was cut"):
-            pin.adopt_version(claimed, head, given, registry.current("paying"))
+            pin.adopt_version(claimed, head, run_input, registry.current("paying"))
     assert rows(run) == before
     assert claimed.fingerprint == before[2]
     Run.objects.filter(id=run.id).update(lease_until=run.created_at)
@@ -115,8 +115,8 @@ def test_the_lease_knows_what_the_ledger_wrote() -> None:
     run = asked()
     lease = held(run)
     head = head_loader.load_head(lease)
-    given = head_loader.input_of(lease)
-    pin.adopt_version(lease, head, given, registry.current("paying"))
+    run_input = head_loader.input_of(lease)
+    pin.adopt_version(lease, head, run_input, registry.current("paying"))
     ledger.refresh_lease(lease)
     row = Run.objects.get(id=run.id)
     assert row.head == lease.head
@@ -133,9 +133,9 @@ def test_an_effect_begun_before_a_crash_stays_with_its_version_if_the_new_one_de
     happened: list[str] = []
 
     def side_by_side(version: str, *more: tuple[str, str]) -> Graph:
-        made = graph("beside", version=version)
-        made.node("a")(lambda state, ctx: None)
-        made.node("pay", effect="external", idempotent=True)(
+        flow = graph("beside", version=version)
+        flow.node("a")(lambda state, ctx: None)
+        flow.node("pay", effect="external", idempotent=True)(
             lambda state, ctx: happened.append("paid")
         )
         for source, target in (
@@ -145,8 +145,8 @@ def test_an_effect_begun_before_a_crash_stays_with_its_version_if_the_new_one_de
             ("pay", END),
             *more,
         ):
-            made.edge(source, target)
-        return made
+            flow.edge(source, target)
+        return flow
 
     run = started(side_by_side("1"))
     lease = held(run)
@@ -187,16 +187,16 @@ def billing(
     """fetch sets the total, people are asked to set 120, beside a node that may fail;
     version 2 counts cents.
     """
-    made = Graph("billing", version=version, input=Order, state=state)
+    flow = Graph("billing", version=version, input=Order, state=state)
     gate = Gate(reviewers=["group:claims"], writes={"total": Show()}, **policy)
-    made.node("fetch")(lambda state, ctx: {"total": begins} if begins else None)
-    made.node("propose", effect="human", gate=gate)(lambda state, ctx: {"total": 120})
+    flow.node("fetch")(lambda state, ctx: {"total": begins} if begins else None)
+    flow.node("propose", effect="human", gate=gate)(lambda state, ctx: {"total": 120})
 
     def call(state: Any, ctx: Any) -> None:
         if fails:
             raise RuntimeError("no line")
 
-    made.node("call")(call)
+    flow.node("call")(call)
     for source, target in (
         (START, "fetch"),
         ("fetch", "propose"),
@@ -204,10 +204,10 @@ def billing(
         ("propose", END),
         ("call", END),
     ):
-        made.edge(source, target)
+        flow.edge(source, target)
     if version == "2":
-        made.migration(from_version="1")(_in_cents)
-    return made
+        flow.migration(from_version="1")(_in_cents)
+    return flow
 
 
 def _in_cents(state: Any) -> None:
@@ -415,20 +415,20 @@ def lettered(version: str, *nodes: str, at_deadline: str = "reject") -> Graph:
     """A letter that people are asked about for an hour, and nodes behind it, of which
     `send` acts. Without a yes, silence at the gate does what `at_deadline` says.
     """
-    made = Graph("lettered", version=version, input=Order, state=Notes)
+    flow = Graph("lettered", version=version, input=Order, state=Notes)
     gate = Gate(
         reviewers=["group:claims"], deadline=HOUR, on_deadline=at_deadline, quorum=2
     )
-    made.node("propose", effect="human", gate=gate)(lambda state, ctx: {"letter": "Hi"})
+    flow.node("propose", effect="human", gate=gate)(lambda state, ctx: {"letter": "Hi"})
     for name in nodes:
         effect = "external" if name == "send" else "pure"
-        made.node(name, effect=effect)(lambda state, ctx: {"notes": [ctx.task.node]})
+        flow.node(name, effect=effect)(lambda state, ctx: {"notes": [ctx.task.node]})
     ends = ["propose", *nodes, END]
-    made.edge(START, "propose")
-    made.edge("propose", ends[1], when=("approved", "partial"))
+    flow.edge(START, "propose")
+    flow.edge("propose", ends[1], when=("approved", "partial"))
     for source, target in pairwise(ends[1:]):
-        made.edge(source, target)
-    return made
+        flow.edge(source, target)
+    return flow
 
 
 def taken_on(run: Run, *graphs: Graph) -> Run:

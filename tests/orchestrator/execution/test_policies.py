@@ -53,8 +53,8 @@ def test_the_policy_of_another_version_signs_nothing_that_was_re_opened_under_it
     newer = gated("of-two", deadline=None, auto=always)
     newer.version = "2"
     registry.replace(newer)
-    asked = ApprovalRequest.objects.get(run=run, status="open")
-    opened = reopen(asked.id, by=people.steward, reason="it is small")
+    request = ApprovalRequest.objects.get(run=run, status="open")
+    opened = reopen(request.id, by=people.steward, reason="it is small")
     assert opened.policy["auto"] == "always"
     run = runs.advance(run.id)
     assert (run.status, run.version) == ("paused", "1")
@@ -75,8 +75,8 @@ def test_after_a_deadline_it_signs_nothing_that_a_person_had_rejected(
     def wavering(state: Any, proposal: Any) -> Any:
         return answers.pop(0)
 
-    made = gated("refused-late", on_deadline="fail", reject_quorum=2, auto=wavering)
-    run = advanced(made)
+    flow = gated("refused-late", on_deadline="fail", reject_quorum=2, auto=wavering)
+    run = advanced(flow)
     sign(run, rita, ["reject", None])
     for _ in range(2):
         let_come(run)
@@ -97,15 +97,15 @@ def test_after_a_deadline_it_signs_nothing_rejected_that_others_had_approved(
     def wavering(state: Any, proposal: Any) -> Any:
         return answers.pop(0)
 
-    made = gated("refused-moved", on_deadline="fail", reject_quorum=2, auto=wavering)
+    flow = gated("refused-moved", on_deadline="fail", reject_quorum=2, auto=wavering)
 
-    @made.node(effect="human", gate=Gate(reviewers=["group:claims"]))
+    @flow.node(effect="human", gate=Gate(reviewers=["group:claims"]))
     def replace(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": "Dear Ada"}
 
-    made.edge(START, "replace")
-    made.edge("replace", END)
-    run = advanced(made)
+    flow.edge(START, "replace")
+    flow.edge("replace", END)
+    run = advanced(flow)
     sign(run, rita, ["reject", None, None])
     ravi = run_actions.reviewer(people.second_reviewer)
     sign(run, ravi, ["approve", None, None])
@@ -118,8 +118,8 @@ def test_after_a_deadline_it_signs_nothing_rejected_that_others_had_approved(
     run = runs.advance(run.id)
     assert run.status == "paused"
     assert answers == [True]
-    asked = ApprovalRequest.objects.get(run=run, status="open")
-    assert "rita had rejected letter" in why_of(asked)
+    request = ApprovalRequest.objects.get(run=run, status="open")
+    assert "rita had rejected letter" in why_of(request)
     assert verify_run(run.id) == []
 
 
@@ -140,8 +140,8 @@ def test_what_it_signed_before_a_deadline_is_kept_where_people_alone_are_asked_n
     runs.resume(run.id, by=people.steward)
     run = runs.advance(run.id)
     assert run.status == "paused"
-    asked = ApprovalRequest.objects.get(run=run, status="open")
-    assert (asked.policy["kept"], "auto" in asked.policy) == ([0], False)
+    request = ApprovalRequest.objects.get(run=run, status="open")
+    assert (request.policy["kept"], "auto" in request.policy) == ([0], False)
     assert verify_run(run.id) == []
 
 
@@ -160,11 +160,11 @@ def test_it_is_asked_once_the_patch_beside_it_is_signed(
     fork = runs.advance(runs.fork(run.head, patch=patch, by=people.steward).id)
     assert fork.status == "paused"
     assert letters == [""], "that of the origin"
-    asked = ApprovalRequest.objects.get(run=fork, node="$patch")
+    request = ApprovalRequest.objects.get(run=fork, node="$patch")
     items = [
         {"write": str(row.write), "hash": row.hash, "verdict": "approve"}
         for row in pending(fork)
-        if row.node == asked.node
+        if row.node == request.node
     ]
     reviews.sign(fork.id, items, by=rita)
     fork = runs.advance(fork.id)
@@ -183,22 +183,22 @@ def test_what_a_deadline_kept_of_it_is_acted_on_only_as_long_as_it_holds(
         return "the limit was lowered" if lowered else True
 
     gate: dict[str, Any] = {"on_deadline": "fail", "quorum": 2, "reject_quorum": 2}
-    made = gated("kept-and-acted-on", auto=while_it_holds, **gate)
+    flow = gated("kept-and-acted-on", auto=while_it_holds, **gate)
 
-    @made.node(effect="external", idempotent=True, authority="propose")
+    @flow.node(effect="external", idempotent=True, authority="propose")
     def pay(state: Any, ctx: Any) -> None:
         calls.append("paid")
 
-    made.edge("finish", "pay")
-    made.edge("pay", END)
-    run = advanced(made)
+    flow.edge("finish", "pay")
+    flow.edge("pay", END)
+    run = advanced(flow)
     sign(run, rita, ["approve", "reject"])
     let_come(run)
     runs.advance(run.id)
     runs.resume(run.id, by=people.steward)
     run = runs.advance(run.id)
-    asked = ApprovalRequest.objects.get(run=run, status="open")
-    assert (asked.policy["kept"], "auto" in asked.policy) == ([0], False)
+    request = ApprovalRequest.objects.get(run=run, status="open")
+    assert (request.policy["kept"], "auto" in request.policy) == ([0], False)
     ravi = run_actions.reviewer(people.second_reviewer)
     for person in (rita, ravi):
         sign(run, person, [None, "approve"])

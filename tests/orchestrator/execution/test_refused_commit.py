@@ -17,11 +17,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_a_save_that_the_database_refuses_fails_the_run_with_its_reason_and_can_be_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = graph("refused")
-    made.node("a")(lambda state, ctx: {"notes": ["a"]})
-    made.edge(START, "a")
-    made.edge("a", END)
-    run = started(made)
+    flow = graph("refused")
+    flow.node("a")(lambda state, ctx: {"notes": ["a"]})
+    flow.edge(START, "a")
+    flow.edge("a", END)
+    run = started(flow)
     taken = Checkpoint.objects.get(run=run)
     with monkeypatch.context() as patch:
         # The next row gets the id of a row that is there already.

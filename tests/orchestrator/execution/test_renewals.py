@@ -60,11 +60,11 @@ def renewal(run: Run) -> ApprovalRequest:
     return newest
 
 
-def decide(run: Run, by: User, verdict: str, **more: Any) -> Receipt:
+def decide(run: Run, by: User, verdict: str, **options: Any) -> Receipt:
     """Decide what people are asked again."""
     row = PendingWrite.objects.filter(run=run, channel="$authority").last()
     assert row is not None
-    item = {"write": str(row.write), "hash": row.hash, "verdict": verdict, **more}
+    item = {"write": str(row.write), "hash": row.hash, "verdict": verdict, **options}
     return reviews.sign(run.id, [item], by=by)
 
 
@@ -204,11 +204,11 @@ def test_what_needed_nobody_is_asked_about_when_its_recheck_fails(
 def test_each_task_of_a_fan_out_is_asked_about_by_itself(
     paid: list[int], rita: User, ravi: User
 ) -> None:
-    made = paying()
-    made.edges[:] = [edge for edge in made.edges if edge.source != "wait"]
-    made.nodes[:] = [node for node in made.nodes if node.name != "wait"]
-    made.node("wait", sends="pay")(lambda state, ctx: [Send("pay", n) for n in (1, 2)])
-    run = signed(made, rita)
+    flow = paying()
+    flow.edges[:] = [edge for edge in flow.edges if edge.source != "wait"]
+    flow.nodes[:] = [node for node in flow.nodes if node.name != "wait"]
+    flow.node("wait", sends="pay")(lambda state, ctx: [Send("pay", n) for n in (1, 2)])
+    run = signed(flow, rita)
     leave(rita)
     run = runs.advance(run.id)
     requests = ApprovalRequest.objects.filter(run=run, kind="authority")
@@ -263,9 +263,9 @@ def test_a_fork_before_the_node_acts_asks_again_for_itself(
 
 
 def test_a_call_acts_on_the_authority_of_its_own_gate(rita: User, ravi: User) -> None:
-    made = call_graphs.paying(node={"authority": "pay"})
+    flow = call_graphs.paying(node={"authority": "pay"})
     with call_graphs.calls() as calls:
-        run = advanced(made)
+        run = advanced(flow)
         run_actions.sign(run, rita, [("edit", {"payee": "ada", "amount": "12"})])
         leave(rita)
         run = runs.advance(run.id)
@@ -286,9 +286,9 @@ def test_a_call_that_needed_nobody_is_asked_about_when_it_lost_its_authority(
         needs_approval=lambda state, proposal: False,
         recheck=lambda state, proposal: answers.pop(0),
     )
-    made = call_graphs.paying(node={"authority": "pay"}, gate=gate)
+    flow = call_graphs.paying(node={"authority": "pay"}, gate=gate)
     with call_graphs.calls() as calls:
-        run = advanced(made)
+        run = advanced(flow)
         assert (run.status, calls) == (Status.PAUSED, [])
         assert run_actions.request(run).kind == "call"
         run_actions.sign(run, rita, ["approve"])
@@ -301,11 +301,11 @@ def test_a_call_that_needed_nobody_is_asked_about_when_it_lost_its_authority(
 def test_siblings_go_on_while_people_are_asked_again(
     paid: list[int], rita: User, ravi: User
 ) -> None:
-    made = paying()
-    made.node("beside")(lambda state, ctx: {"notes": ["beside"]})
-    made.edge("wait", "beside")
-    made.edge("beside", END)
-    run = signed(made, rita)
+    flow = paying()
+    flow.node("beside")(lambda state, ctx: {"notes": ["beside"]})
+    flow.edge("wait", "beside")
+    flow.edge("beside", END)
+    run = signed(flow, rita)
     leave(rita)
     run = runs.advance(run.id)
     assert run.status == Status.PAUSED
@@ -324,11 +324,11 @@ def test_people_are_asked_beside_a_task_that_failed(
         if failing.pop():
             raise LookupError("gone")
 
-    made = paying()
-    made.node("beside")(fails)
-    made.edge("wait", "beside")
-    made.edge("beside", END)
-    run = signed(made, rita)
+    flow = paying()
+    flow.node("beside")(fails)
+    flow.edge("wait", "beside")
+    flow.edge("beside", END)
+    run = signed(flow, rita)
     leave(rita)
     run = runs.advance(run.id)
     assert run.status == Status.FAILED
@@ -365,14 +365,14 @@ def test_a_run_is_replayed_whose_people_rejected_what_they_were_asked_again(
     run = runs.advance(run.id)
     assert run.status == Status.COMPLETED
     assert run_actions.state(run)["notes"] == ["refused"]
-    asked = ApprovalRequest.objects.count()
+    request_count = ApprovalRequest.objects.count()
     first = str(run.checkpoints.order_by("seq")[0].id)
     replay = runs.advance(runs.replay(first, by=people.steward).id)
     assert replay.status == Status.COMPLETED
     # It goes the way that the rejection took, and asks nobody.
     assert run_actions.state(replay) == run_actions.state(run)
     assert paid == []
-    assert ApprovalRequest.objects.count() == asked
+    assert ApprovalRequest.objects.count() == request_count
     assert verify_run(replay.id) == []
 
 
@@ -381,12 +381,12 @@ def test_who_had_to_look_before_a_signature_has_to_look_again(
 ) -> None:
     gate = Gate(reviewers=["group:claims"], considered=timedelta(seconds=10), quorum=2)
     run = advanced(paying(gate=gate))
-    asked = ApprovalRequest.objects.get(run=run)
+    request = ApprovalRequest.objects.get(run=run)
     items = []
     seen = []
     for row in PendingWrite.objects.filter(run=run):
         items.append({"write": str(row.write), "hash": row.hash, "verdict": "approve"})
-        seen.append(seen_row(asked, row, opened=False))
+        seen.append(seen_row(request, row, opened=False))
     for person in (rita, ravi):
         note_sightings(person, seen)
         Sighting.objects.update(at=F("at") - timedelta(seconds=10))

@@ -38,32 +38,34 @@ SEEN: dict[str, Any] = {}
 
 
 def replayed(run: Run, at: str = "initial", **how: Any) -> Run:
-    made = runs.advance(runs.replay(f"{run.key}:{at}", **how).id)
-    assert list(verify_run(made.id)) == []
-    return made
+    replay = runs.advance(runs.replay(f"{run.key}:{at}", **how).id)
+    assert list(verify_run(replay.id)) == []
+    return replay
 
 
 def test_a_replay_does_what_its_origin_did_and_nothing_outside(
     people: cast.People,
 ) -> None:
     run = paid("replayed", people)
-    made = replayed(run, by=people.starter)
-    assert made.status == Status.COMPLETED
-    assert run_actions.state(made) == run_actions.state(run)
+    replay = replayed(run, by=people.starter)
+    assert replay.status == Status.COMPLETED
+    assert run_actions.state(replay) == run_actions.state(run)
     assert len(PAID) == 1
-    assert ApprovalRequest.objects.filter(run=made).count() == 0
+    assert ApprovalRequest.objects.filter(run=replay).count() == 0
     assert len(mail.outbox) == 0
-    assert not TaskResult.objects.filter(run=made).exists()
-    assert not Decision.objects.filter(run=made.id).exists()
+    assert not TaskResult.objects.filter(run=replay).exists()
+    assert not Decision.objects.filter(run=replay.id).exists()
     named = ("superstep", "source")
     rows = [
-        list(Checkpoint.objects.filter(run=one).order_by("seq").values_list(*named))
-        for one in (run, made)
+        list(
+            Checkpoint.objects.filter(run=each_run).order_by("seq").values_list(*named)
+        )
+        for each_run in (run, replay)
     ]
     assert rows[1] == [(0, "replay"), *rows[0][1:]], (
         "the same supersteps and settlements"
     )
-    report = runs.replay_report(made.id)
+    report = runs.replay_report(replay.id)
     assert report["reused"] == ["ask:1:0", "pay:1:0"]
     assert report["diverged"] == []
     assert report["status"] == "completed"
@@ -74,9 +76,9 @@ def test_a_replay_from_any_checkpoint_comes_to_the_same_end(
     people: cast.People, at: str
 ) -> None:
     run = paid("anywhere", people)
-    made = replayed(run, at)
-    assert made.status == Status.COMPLETED
-    assert run_actions.state(made) == run_actions.state(run)
+    replay = replayed(run, at)
+    assert replay.status == Status.COMPLETED
+    assert run_actions.state(replay) == run_actions.state(run)
     assert len(PAID) == 1
 
 
@@ -85,25 +87,25 @@ def test_an_edited_answer_is_taken_as_it_was_signed(people: cast.People) -> None
     run = advanced(claim("edited"))
     run_actions.sign(run, run_actions.reviewer(people.reviewer), [("edit", 7)])
     run = runs.advance(run.id)
-    made = replayed(run)
-    assert run_actions.state(made)["total"] == 7
-    assert run_actions.state(made)["notes"] == ["first", "paid 7"]
+    replay = replayed(run)
+    assert run_actions.state(replay)["total"] == 7
+    assert run_actions.state(replay)["notes"] == ["first", "paid 7"]
 
 
 def _reads(name: str) -> Graph:
     """look (read) -> pay (external), beside it other (pure)"""
-    made = graph(name)
-    made.node("look", effect="read")(lambda state, ctx: {"total": SEEN["total"]})
-    made.node("pay", effect="external", idempotent=True)(
+    flow = graph(name)
+    flow.node("look", effect="read")(lambda state, ctx: {"total": SEEN["total"]})
+    flow.node("pay", effect="external", idempotent=True)(
         lambda state, ctx: {"notes": [f"paid {state.total}"]}
     )
-    made.node("other")(lambda state, ctx: {"notes": ["other"]})
-    made.edge(START, "look")
-    made.edge(START, "other")
-    made.edge("look", "pay")
-    made.edge("pay", END)
-    made.edge("other", END)
-    return made
+    flow.node("other")(lambda state, ctx: {"notes": ["other"]})
+    flow.edge(START, "look")
+    flow.edge(START, "other")
+    flow.edge("look", "pay")
+    flow.edge("pay", END)
+    flow.edge("other", END)
+    return flow
 
 
 def test_another_input_ends_the_branch_as_diverged_with_the_first_path_and_the_others_go_on() -> (
@@ -112,16 +114,16 @@ def test_another_input_ends_the_branch_as_diverged_with_the_first_path_and_the_o
     SEEN["total"] = 1
     run = advanced(_reads("diverges"))
     SEEN["total"] = 2
-    made = replayed(run)
-    assert made.status == Status.COMPLETED
-    assert run_actions.state(made)["notes"] == ["other"]
-    (found,) = runs.replay_report(made.id)["diverged"]
+    replay = replayed(run)
+    assert replay.status == Status.COMPLETED
+    assert run_actions.state(replay)["notes"] == ["other"]
+    (found,) = runs.replay_report(replay.id)["diverged"]
     assert found == {"task": "pay:1:0", "why": "other_input", "path": "scratch.total"}
 
 
 def _retried(name: str, fails: int, **edges: Any) -> Graph:
     """pay (external, tried up to twice) -> last, the first `fails` times it fails."""
-    made = graph(name)
+    flow = graph(name)
     tries: list[int] = []
 
     def pay(state: Any, ctx: Any) -> dict[str, Any]:
@@ -130,33 +132,33 @@ def _retried(name: str, fails: int, **edges: Any) -> Graph:
             raise ConnectionError(f"try {len(tries)}")
         return {"notes": [f"paid at try {len(tries)}"]}
 
-    made.node("pay", effect="external", idempotent=True, retry=Retry(2, backoff=0))(pay)
-    made.node("last")(
+    flow.node("pay", effect="external", idempotent=True, retry=Retry(2, backoff=0))(pay)
+    flow.node("last")(
         lambda state, ctx: {
             "notes": [f"{ctx.error.message}" if ctx.error else "no error"]
         }
     )
-    made.edge(START, "pay")
-    made.edge("pay", "last", **edges)
-    made.edge("pay", END)
-    made.edge("last", END)
-    return made
+    flow.edge(START, "pay")
+    flow.edge("pay", "last", **edges)
+    flow.edge("pay", END)
+    flow.edge("last", END)
+    return flow
 
 
-def test_of_a_task_that_was_tried_twice_a_replay_takes_how_the_last_try_ended() -> None:
+def test_a_replay_of_a_task_tried_twice_takes_the_outcome_of_the_last_try() -> None:
     run = advanced(_retried("tried_twice", 1))
     assert run.status == Status.COMPLETED
     assert TaskResult.objects.filter(run=run).count() == 2
-    made = replayed(run)
+    replay = replayed(run)
     assert (
-        run_actions.state(made)["notes"]
+        run_actions.state(replay)["notes"]
         == run_actions.state(run)["notes"]
         == ["paid at try 2", "no error"]
     )
-    report = runs.replay_report(made.id)
+    report = runs.replay_report(replay.id)
     assert report["reused"] == ["pay:1:0"]
     assert report["diverged"] == []
-    assert _timeline(made) == _timeline(run) == [("pay", 1, 1), ("last", 1, 1)]
+    assert _timeline(replay) == _timeline(run) == [("pay", 1, 1), ("last", 1, 1)]
 
 
 def _timeline(run: Run) -> list[tuple[str, int, int]]:
@@ -171,21 +173,23 @@ def _timeline(run: Run) -> list[tuple[str, int, int]]:
     ]
 
 
-def test_of_a_task_that_failed_twice_a_replay_goes_the_way_of_the_last_error() -> None:
+def test_a_replay_of_a_task_that_failed_twice_follows_the_last_error() -> None:
     run = advanced(_retried("failed_twice", 2, when="error"))
     assert run.status == Status.COMPLETED
     assert TaskResult.objects.filter(run=run).count() == 2
-    made = replayed(run)
+    replay = replayed(run)
     assert (
-        run_actions.state(made)["notes"] == run_actions.state(run)["notes"] == ["try 2"]
+        run_actions.state(replay)["notes"]
+        == run_actions.state(run)["notes"]
+        == ["try 2"]
     )
-    assert runs.replay_report(made.id)["diverged"] == []
+    assert runs.replay_report(replay.id)["diverged"] == []
 
 
 def test_a_task_that_did_not_happen_at_first_and_then_did_is_replayed_as_it_did(
     people: cast.People,
 ) -> None:
-    made = graph("settled_twice")
+    flow = graph("settled_twice")
     tries = [1]
 
     def pay(state: Any, ctx: Any) -> dict[str, Any]:
@@ -193,10 +197,10 @@ def test_a_task_that_did_not_happen_at_first_and_then_did_is_replayed_as_it_did(
             raise ConnectionError
         return {"notes": ["paid"]}
 
-    made.node("pay", effect="external")(pay)
-    made.edge(START, "pay")
-    made.edge("pay", END)
-    run = advanced(made)
+    flow.node("pay", effect="external")(pay)
+    flow.edge(START, "pay")
+    flow.edge("pay", END)
+    run = advanced(flow)
     row = TaskResult.objects.get(run=run)
     results.note_thread_ended(run.id, 1, Task("pay", 1, 0), row.attempt)
     runs.settle(
@@ -212,19 +216,19 @@ def test_what_was_never_answered_diverges_for_want_of_a_record(
     people: cast.People,
 ) -> None:
     run = advanced(claim("unanswered"))
-    made = replayed(run)
-    assert made.status == Status.COMPLETED
-    assert runs.replay_report(made.id)["reused"] == ["ask:1:0"]
-    assert run_actions.log(made)[-1] == "run_completed"
-    assert runs.replay_report(made.id)["diverged"] == [
+    replay = replayed(run)
+    assert replay.status == Status.COMPLETED
+    assert runs.replay_report(replay.id)["reused"] == ["ask:1:0"]
+    assert run_actions.log(replay)[-1] == "run_completed"
+    assert runs.replay_report(replay.id)["diverged"] == [
         {"task": "ask:1:0", "why": "no_record"}
     ]
     failed = graph("never")
     failed.node("pay", effect="external")(lambda state, ctx: 1 / 0)  # type: ignore[arg-type, return-value]
     failed.edge(START, "pay")
     failed.edge("pay", END)
-    made = replayed(advanced(failed))
-    assert runs.replay_report(made.id)["diverged"] == [
+    replay = replayed(advanced(failed))
+    assert runs.replay_report(replay.id)["diverged"] == [
         {"task": "pay:1:0", "why": "no_record"}
     ]
 
@@ -232,19 +236,19 @@ def test_what_was_never_answered_diverges_for_want_of_a_record(
 def test_memory_is_seen_as_it_was_and_what_a_replay_remembers_is_its_own(
     people: cast.People,
 ) -> None:
-    made = graph("remembers", memory="snapshot")
+    flow = graph("remembers", memory="snapshot")
 
     def keep(state: Any, ctx: Any) -> dict[str, Any]:
-        found = ctx.memory.get("k", "replays")
-        ctx.memory.put("k", (found.content if found else 0) + 1, "replays")
-        return {"notes": [str(found.content if found else None)]}
+        trace = ctx.memory.get("k", "replays")
+        ctx.memory.put("k", (trace.content if trace else 0) + 1, "replays")
+        return {"notes": [str(trace.content if trace else None)]}
 
-    made.node("keep")(keep)
-    made.node("again")(keep)
-    made.edge(START, "keep")
-    made.edge("keep", "again")
-    made.edge("again", END)
-    run = advanced(made)
+    flow.node("keep")(keep)
+    flow.node("again")(keep)
+    flow.edge(START, "keep")
+    flow.edge("keep", "again")
+    flow.edge("again", END)
+    run = advanced(flow)
     assert run_actions.state(run)["notes"] == ["None", "1"]
     trace = MemoryTrace.objects.get(namespace="replays")
     again = replayed(run)
@@ -254,36 +258,36 @@ def test_memory_is_seen_as_it_was_and_what_a_replay_remembers_is_its_own(
 
 
 def test_a_replay_in_live_mode_reads_its_own_memory_first(people: cast.People) -> None:
-    made = graph("live", memory="live")
+    flow = graph("live", memory="live")
 
     def keep(state: Any, ctx: Any) -> dict[str, Any]:
-        found = ctx.memory.search("word", "live replays", 5)
+        hits = ctx.memory.search("word", "live replays", 5)
         ctx.memory.put(f"k{ctx.visit}{ctx.node}", f"word of {ctx.node}", "live replays")
-        return {"notes": [str(len(found))]}
+        return {"notes": [str(len(hits))]}
 
     for name in ("first", "second"):
-        made.node(name)(keep)
-    made.edge(START, "first")
-    made.edge("first", "second")
-    made.edge("second", END)
-    run = advanced(made)
+        flow.node(name)(keep)
+    flow.edge(START, "first")
+    flow.edge("first", "second")
+    flow.edge("second", END)
+    run = advanced(flow)
     MemoryTrace.objects.all().delete()
     assert run_actions.state(replayed(run))["notes"] == ["0", "1"]
     assert not MemoryTrace.objects.exists()
 
 
 def test_a_gate_that_needed_nobody_needs_nobody_again(people: cast.People) -> None:
-    made = graph("passed")
+    flow = graph("passed")
     gate = Gate(
         reviewers=["group:claims"], needs_approval=lambda state, proposal: False
     )
-    made.node("ask", effect="human", gate=gate)(
+    flow.node("ask", effect="human", gate=gate)(
         lambda state, ctx: [Write("letter", f"l{len(PAID)}")]
     )
-    made.edge(START, "ask")
-    made.edge("ask", END)
+    flow.edge(START, "ask")
+    flow.edge("ask", END)
     PAID.clear()
-    run = advanced(made)
+    run = advanced(flow)
     PAID.append("the node would propose something else now")
     assert run_actions.state(replayed(run))["letter"] == "l0"
 
@@ -291,18 +295,18 @@ def test_a_gate_that_needed_nobody_needs_nobody_again(people: cast.People) -> No
 def test_a_gate_that_needed_nobody_is_replayed_where_no_row_was_kept_before_it(
     people: cast.People,
 ) -> None:
-    made = graph("passed_unkept", checkpoints="none")
+    flow = graph("passed_unkept", checkpoints="none")
     gate = Gate(
         reviewers=["group:claims"], needs_approval=lambda state, proposal: False
     )
-    made.node("first")(lambda state, ctx: {"notes": ["first"]})
-    made.node("ask", effect="human", gate=gate)(
+    flow.node("first")(lambda state, ctx: {"notes": ["first"]})
+    flow.node("ask", effect="human", gate=gate)(
         lambda state, ctx: [Write("letter", f"l{len(PAID)}")]
     )
     for source, target in ((START, "first"), ("first", "ask"), ("ask", END)):
-        made.edge(source, target)
+        flow.edge(source, target)
     PAID.clear()
-    run = advanced(made)
+    run = advanced(flow)
     assert not Checkpoint.objects.filter(run=run.id, kept=True, superstep=1).exists()
     PAID.append("the node would propose something else now")
     again = replayed(run)
@@ -314,7 +318,7 @@ def test_a_gate_that_needed_nobody_is_replayed_with_its_goto_and_its_sends(
     people: cast.People,
 ) -> None:
     """plan sends to ask twice; ask goes to end, and sends to leaf."""
-    made = graph("passed_ways")
+    flow = graph("passed_ways")
     gate = Gate(
         reviewers=["group:claims"], needs_approval=lambda state, proposal: False
     )
@@ -331,15 +335,15 @@ def test_a_gate_that_needed_nobody_is_replayed_with_its_goto_and_its_sends(
             send=sent,
         )
 
-    made.node("plan", sends="ask")(lambda state, ctx: [Send("ask", 1), Send("ask", 2)])
-    made.node("ask", effect="human", gate=gate, goto="end", sends="leaf")(ask)
-    made.node("leaf")(
+    flow.node("plan", sends="ask")(lambda state, ctx: [Send("ask", 1), Send("ask", 2)])
+    flow.node("ask", effect="human", gate=gate, goto="end", sends="leaf")(ask)
+    flow.node("leaf")(
         lambda state, ctx: {"notes": ["{n} {of} {at}".format(**ctx.payload)]}
     )
-    made.node("end")(lambda state, ctx: {"notes": ["end"]})
+    flow.node("end")(lambda state, ctx: {"notes": ["end"]})
     for source, target in ((START, "plan"), ("leaf", END), ("end", END)):
-        made.edge(source, target)
-    run = advanced(made)
+        flow.edge(source, target)
+    run = advanced(flow)
     state = run_actions.state(run)
     assert run.status == Status.COMPLETED
     assert state["notes"].count("end") == 1
@@ -353,23 +357,23 @@ def test_a_gate_that_needed_nobody_is_replayed_with_its_goto_and_its_sends(
 def test_a_gate_that_needed_nobody_before_its_line_told_what_the_task_saw_is_no_record(
     people: cast.People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = graph("passed_before")
+    flow = graph("passed_before")
     gate = Gate(
         reviewers=["group:claims"], needs_approval=lambda state, proposal: False
     )
-    made.node("ask", effect="human", gate=gate)(
+    flow.node("ask", effect="human", gate=gate)(
         lambda state, ctx: [Write("letter", "l")]
     )
-    made.edge(START, "ask")
-    made.edge("ask", END)
+    flow.edge(START, "ask")
+    flow.edge("ask", END)
     plain = event_log.NewEvent
 
-    def older(type: str, payload: Any = None, **more: Any) -> Any:
-        return plain(type, {"decisions": payload["decisions"]}, **more)
+    def older(type: str, payload: Any = None, **options: Any) -> Any:
+        return plain(type, {"decisions": payload["decisions"]}, **options)
 
     with monkeypatch.context() as before:
         before.setattr(waivers, "NewEvent", older)
-        run = advanced(made)
+        run = advanced(flow)
     again = replayed(run)
     assert again.status == Status.COMPLETED
     assert runs.replay_report(again.id)["diverged"] == [
@@ -379,14 +383,14 @@ def test_a_gate_that_needed_nobody_before_its_line_told_what_the_task_saw_is_no_
 
 def test_a_replay_is_not_made_live(people: cast.People) -> None:
     run = paid("not_live", people)
-    made = replayed(run, "at-1")
+    replay = replayed(run, "at-1")
     with pytest.raises(WrongStatus, match="fork it instead"):
-        runs.rewind(made.id, f"{made.key}:initial", by=people.starter)
+        runs.rewind(replay.id, f"{replay.key}:initial", by=people.starter)
     with pytest.raises(WrongStatus):
-        runs.resume(made.id, patch={"scratch": {"letter": "x"}}, by=people.starter)
+        runs.resume(replay.id, patch={"scratch": {"letter": "x"}}, by=people.starter)
     with pytest.raises(InvalidValue, match="is no replay"):
         runs.replay_report(run.id)
-    forked = runs.advance(runs.fork(f"{made.key}:initial", by=people.starter).id)
+    forked = runs.advance(runs.fork(f"{replay.key}:initial", by=people.starter).id)
     assert forked.status == Status.PAUSED
     run_actions.sign(forked, people.reviewer, ["approve"])
     forked = runs.advance(forked.id)
@@ -396,17 +400,17 @@ def test_a_replay_is_not_made_live(people: cast.People) -> None:
 
 
 def test_an_output_that_people_rejected_is_not_replayed(people: cast.People) -> None:
-    made = graph("settled_then_rejected")
-    made.node("pay", effect="external")(lambda state, ctx: 1 / 0)  # type: ignore[arg-type, return-value]
+    flow = graph("settled_then_rejected")
+    flow.node("pay", effect="external")(lambda state, ctx: 1 / 0)  # type: ignore[arg-type, return-value]
     gate = Gate(reviewers=["group:claims"], writes={"letter": Show()})
-    made.node("ask", effect="human", gate=gate)(lambda state, ctx: [Write("total", 1)])
-    made.node("after")(lambda state, ctx: {"notes": ["after"]})
-    made.edge(START, "pay")
-    made.edge("pay", "after")
-    made.edge("after", END)
-    made.edge(START, "ask")
-    made.edge("ask", END)
-    run = advanced(made)
+    flow.node("ask", effect="human", gate=gate)(lambda state, ctx: [Write("total", 1)])
+    flow.node("after")(lambda state, ctx: {"notes": ["after"]})
+    flow.edge(START, "pay")
+    flow.edge("pay", "after")
+    flow.edge("after", END)
+    flow.edge(START, "ask")
+    flow.edge("ask", END)
+    run = advanced(flow)
     rita = run_actions.reviewer(people.reviewer)
     row = TaskResult.objects.get(run=run)
     results.note_thread_ended(run.id, 1, Task("pay", 1, 0), row.attempt)
@@ -440,12 +444,12 @@ def test_a_patch_that_nobody_signed_ends_a_replay(people: cast.People) -> None:
         by=people.starter,
     )
     fork = runs.advance(fork.id)
-    made = replayed(fork)
-    assert made.status == Status.COMPLETED
-    assert run_actions.state(made)["total"] == 10
+    replay = replayed(fork)
+    assert replay.status == Status.COMPLETED
+    assert run_actions.state(replay)["total"] == 10
     assert len(PAID) == 1
-    assert run_actions.state(made)["notes"] == run_actions.state(fork)["notes"]
-    assert runs.replay_report(made.id)["diverged"] == [
+    assert run_actions.state(replay)["notes"] == run_actions.state(fork)["notes"]
+    assert runs.replay_report(replay.id)["diverged"] == [
         {"task": "$patch:1:0", "why": "no_record"}
     ]
 

@@ -22,46 +22,46 @@ WORDS = {"now": "blue"}
 
 def remember(content: str, key: str = "k") -> None:
     """A run that remembers this."""
-    made = graph("remembering")
-    made.node("keep")(lambda state, ctx: ctx.memory.put(key, content, PLACE))
-    made.edge(START, "keep")
-    made.edge("keep", END)
+    flow = graph("remembering")
+    flow.node("keep")(lambda state, ctx: ctx.memory.put(key, content, PLACE))
+    flow.edge(START, "keep")
+    flow.edge("keep", END)
     assert (
-        runs.advance(runs.start(registered(made).name, {}).id).status
+        runs.advance(runs.start(registered(flow).name, {}).id).status
         == Status.COMPLETED
     )
 
 
-def reading(effect: str, mode: str = "live", how: str = "get", **more: Any) -> Graph:
+def reading(effect: str, mode: str = "live", how: str = "get", **options: Any) -> Graph:
     """look (of that effect) reads memory, beside it other (pure) -> END"""
-    made = graph(f"reading_{effect}_{mode}_{how}", memory=mode)
+    flow = graph(f"reading_{effect}_{mode}_{how}", memory=mode)
 
     def look(state: Any, ctx: Any) -> Any:
-        found = (
+        trace = (
             ctx.memory.get("k", PLACE)
             if how == "get"
             else next(iter(ctx.memory.search("blue", PLACE, 3)), None)
         )
-        return [Write("letter", str(found.content if found else None))]
+        return [Write("letter", str(trace.content if trace else None))]
 
-    made.node("look", effect=effect, **more)(look)
-    made.node("other")(lambda state, ctx: {"notes": ["other"]})
+    flow.node("look", effect=effect, **options)(look)
+    flow.node("other")(lambda state, ctx: {"notes": ["other"]})
     for name in ("look", "other"):
-        made.edge(START, name)
-        made.edge(name, END)
-    return registered(made)
+        flow.edge(START, name)
+        flow.edge(name, END)
+    return registered(flow)
 
 
-def origin_of(made: Graph) -> Run:
-    return runs.advance(runs.start(made.name, {}).id)
+def origin_of(flow: Graph) -> Run:
+    return runs.advance(runs.start(flow.name, {}).id)
 
 
 def replayed(run: Run) -> tuple[Run, list[dict[str, Any]]]:
-    made = runs.advance(runs.replay(f"{run.key}:initial").id)
-    assert made.status == Status.COMPLETED
-    assert list(verify_run(made.id)) == []
-    diverged: list[dict[str, Any]] = runs.replay_report(made.id)["diverged"]
-    return made, diverged
+    replay = runs.advance(runs.replay(f"{run.key}:initial").id)
+    assert replay.status == Status.COMPLETED
+    assert list(verify_run(replay.id)) == []
+    diverged: list[dict[str, Any]] = runs.replay_report(replay.id)["diverged"]
+    return replay, diverged
 
 
 @pytest.mark.parametrize("how", ["get", "search"])
@@ -70,15 +70,15 @@ def test_a_recorded_outcome_is_not_taken_where_the_task_would_find_something_els
 ) -> None:
     remember("blue")
     run = origin_of(reading("external", how=how, idempotent=True))
-    made, diverged = replayed(run)
-    assert run_actions.state(made)["letter"] == "blue"
+    replay, diverged = replayed(run)
+    assert run_actions.state(replay)["letter"] == "blue"
     assert diverged == []
     remember("blue and red")
-    made, diverged = replayed(run)
+    replay, diverged = replayed(run)
     place = f"memory.{PLACE}.k" if how == "get" else f"memory.{PLACE}"
     assert diverged == [{"task": "look:1:0", "why": "other_memory", "path": place}]
-    assert run_actions.state(made)["letter"] == ""
-    assert run_actions.state(made)["notes"] == ["other"]
+    assert run_actions.state(replay)["letter"] == ""
+    assert run_actions.state(replay)["notes"] == ["other"]
 
 
 @pytest.mark.parametrize("effect", ["pure", "read"])
@@ -89,26 +89,26 @@ def test_a_task_that_runs_again_on_other_memory_is_named_and_goes_on(
     run = origin_of(reading(effect))
     assert replayed(run)[1] == []
     remember("red")
-    made, diverged = replayed(run)
+    replay, diverged = replayed(run)
     assert diverged == [
         {"task": "look:1:0", "why": "other_memory", "path": f"memory.{PLACE}.k"}
     ]
-    assert run_actions.state(made)["letter"] == "red"
+    assert run_actions.state(replay)["letter"] == "red"
 
 
 def test_a_task_that_searched_for_a_secret_sees_what_it_saw(configure: Any) -> None:
     remember("blue")
     configure(SECRETS={"token": "hush-hush"})
-    made = graph("searching_for_a_secret", memory="snapshot")
+    flow = graph("searching_for_a_secret", memory="snapshot")
 
     def look(state: Any, ctx: Any) -> Any:
         traces = ctx.memory.search("blue hush-hush", PLACE)
         return {"notes": [trace.content for trace in traces]}
 
-    made.node("look")(look)
-    made.edge(START, "look")
-    made.edge("look", END)
-    run = origin_of(registered(made))
+    flow.node("look")(look)
+    flow.edge(START, "look")
+    flow.edge("look", END)
+    run = origin_of(registered(flow))
     MemoryTrace.objects.all().delete()
     replay, diverged = replayed(run)
     assert run_actions.state(replay)["notes"] == ["blue"]
@@ -124,8 +124,8 @@ def test_in_the_other_modes_a_task_sees_what_it_saw(mode: str) -> None:
     ]
     remember("red")
     for run in kept:
-        made, diverged = replayed(run)
-        assert run_actions.state(made)["letter"] == "blue"
+        replay, diverged = replayed(run)
+        assert run_actions.state(replay)["letter"] == "blue"
         assert diverged == []
 
 
@@ -141,16 +141,16 @@ def test_a_proposal_is_compared_as_well(people: cast.People) -> None:
 
 def test_what_the_replay_itself_remembers_otherwise_counts() -> None:
     WORDS["now"] = "blue"
-    made = graph("own_memory")
-    made.node("keep")(lambda state, ctx: ctx.memory.put("own", WORDS["now"], PLACE))
+    flow = graph("own_memory")
+    flow.node("keep")(lambda state, ctx: ctx.memory.put("own", WORDS["now"], PLACE))
 
     def pay(state: Any, ctx: Any) -> dict[str, Any]:
         return {"notes": [ctx.memory.get("own", PLACE).content]}
 
-    made.node("pay", effect="external", idempotent=True)(pay)
+    flow.node("pay", effect="external", idempotent=True)(pay)
     for source, target in ((START, "keep"), ("keep", "pay"), ("pay", END)):
-        made.edge(source, target)
-    run = origin_of(registered(made))
+        flow.edge(source, target)
+    run = origin_of(registered(flow))
     assert replayed(run)[1] == []
     WORDS["now"] = "red"
     assert replayed(run)[1] == [
@@ -159,14 +159,14 @@ def test_what_the_replay_itself_remembers_otherwise_counts() -> None:
 
 
 def test_a_replay_without_memory_asks_nothing_of_it() -> None:
-    made = graph("no_memory")
-    made.node("look")(lambda state, ctx: {"notes": ["looked"]})
-    made.edge(START, "look")
-    made.edge("look", END)
-    replay = runs.replay(f"{origin_of(registered(made)).key}:initial")
+    flow = graph("no_memory")
+    flow.node("look")(lambda state, ctx: {"notes": ["looked"]})
+    flow.edge(START, "look")
+    flow.edge("look", END)
+    replay = runs.replay(f"{origin_of(registered(flow)).key}:initial")
     with counted() as sent:
         runs.advance(replay.id)
-    assert not [one for one in sent if "memoryrecord" in one]
+    assert not [query for query in sent if "memoryrecord" in query]
 
 
 @pytest.mark.parametrize("how", ["get", "search"])
@@ -175,11 +175,11 @@ def test_what_the_origin_itself_remembered_behind_a_read_is_no_other_memory(
 ) -> None:
     if how == "search":
         remember("blue", "another")
-    made = graph(f"pays_once_{how}")
+    flow = graph(f"pays_once_{how}")
 
     def pay(state: Any, ctx: Any) -> dict[str, Any]:
         keys = (
-            [one.key for one in ctx.memory.search("blue", PLACE, 1)]
+            [trace.key for trace in ctx.memory.search("blue", PLACE, 1)]
             if how == "search"
             else ["k"]
         )
@@ -187,14 +187,14 @@ def test_what_the_origin_itself_remembered_behind_a_read_is_no_other_memory(
         ctx.memory.put("k", "blue blue blue", PLACE)
         return {"notes": [f"paid {known and known.content} {keys}"]}
 
-    made.node("pay", effect="external", idempotent=True)(pay)
-    made.branch(
+    flow.node("pay", effect="external", idempotent=True)(pay)
+    flow.branch(
         "pay",
         lambda state: "on" if len(state.notes) < 2 else "off",
         {"on": "pay", "off": END},
     )
-    made.edge(START, "pay")
-    run = origin_of(registered(made))
+    flow.edge(START, "pay")
+    run = origin_of(registered(flow))
     assert run.status == Status.COMPLETED
     again, diverged = replayed(run)
     assert diverged == []
@@ -208,20 +208,20 @@ def test_what_the_origin_itself_remembered_behind_a_read_is_no_other_memory(
 def test_what_tasks_read_is_compared_without_reading_memory_once_more(
     tasks: int,
 ) -> None:
-    made = graph(f"readers_{tasks}")
-    made.node("plan", sends="look")(
+    flow = graph(f"readers_{tasks}")
+    flow.node("plan", sends="look")(
         lambda state, ctx: [Send("look", n) for n in range(tasks)]
     )
-    made.node("look", effect="read")(
+    flow.node("look", effect="read")(
         lambda state, ctx: {"notes": [ctx.memory.get("k", PLACE).content]}
     )
-    made.edge(START, "plan")
-    made.edge("look", END)
+    flow.edge(START, "plan")
+    flow.edge("look", END)
     remember("blue")
-    replay = runs.replay(f"{origin_of(registered(made)).key}:initial")
+    replay = runs.replay(f"{origin_of(registered(flow)).key}:initial")
     remember("red")
     with counted() as sent:
         runs.advance(replay.id)
-    assert len([one for one in sent if "memoryrecord" in one]) == 1
-    assert len([one for one in sent if "memorytrace" in one]) == tasks
+    assert len([query for query in sent if "memoryrecord" in query]) == 1
+    assert len([query for query in sent if "memorytrace" in query]) == tasks
     assert len(runs.replay_report(replay.id)["diverged"]) == tasks

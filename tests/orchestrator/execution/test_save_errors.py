@@ -64,17 +64,17 @@ def test_a_full_disk_stops_the_run_by_name_with_nothing_half_written_and_it_can_
 def test_an_effect_that_was_recorded_before_its_save_failed_is_not_repeated(
     cellar: Path,
 ) -> None:
-    made = graph("pays", payloads="cellar", on_save_error="continue")
+    flow = graph("pays", payloads="cellar", on_save_error="continue")
     paid = []
 
-    @made.node(effect="external")
+    @flow.node(effect="external")
     def pay(state: Any, ctx: Any) -> dict[str, Any]:
         paid.append(ctx.idempotency_key)
         return {"notes": ["paid"]}
 
-    made.edge(START, "pay")
-    made.edge("pay", END)
-    run = started(made)
+    flow.edge(START, "pay")
+    flow.edge("pay", END)
+    run = started(flow)
     Full.left = 0
     failed(runs.advance(run.id))
     assert TaskResult.objects.get(run=run).outcome == "done"
@@ -99,12 +99,12 @@ def _full_for(node: str) -> Iterator[Callable[[Any, Any], dict[str, Any]]]:
 
 
 def _chain(name: str, *nodes: str, full: str, **options: dict[str, Any]) -> Graph:
-    made = graph(name, payloads="cellar", on_save_error="continue")
+    flow = graph(name, payloads="cellar", on_save_error="continue")
     with _full_for(full) as run:
         for node in nodes:
-            made.node(node, **options.get(node, {}))(run)
-    join_in_a_row(made, *nodes)
-    return made
+            flow.node(node, **options.get(node, {}))(run)
+    join_in_a_row(flow, *nodes)
+    return flow
 
 
 def test_a_run_that_may_go_on_does_so_without_claiming_the_point(cellar: Path) -> None:
@@ -132,30 +132,30 @@ def test_a_run_that_may_go_on_does_so_without_claiming_the_point(cellar: Path) -
 
 def test_the_mark_is_there_as_soon_as_the_point_is_missing(cellar: Path) -> None:
     seen: list[bool] = []
-    made = graph("marked", payloads="cellar", on_save_error="continue")
+    flow = graph("marked", payloads="cellar", on_save_error="continue")
 
-    @made.node()
+    @flow.node()
     def a(state: Any, ctx: Any) -> None:
         Full.left = 0
 
-    @made.node()
+    @flow.node()
     def b(state: Any, ctx: Any) -> None:
         Full.left = None
         seen.append(Run.objects.get(id=ctx.run_id).durable)
 
-    made.edge(START, "a")
-    made.edge("a", "b")
-    made.edge("b", END)
-    assert runs.advance(started(made).id).status == Status.COMPLETED
+    flow.edge(START, "a")
+    flow.edge("a", "b")
+    flow.edge("b", END)
+    assert runs.advance(started(flow).id).status == Status.COMPLETED
     assert seen == [False]
 
 
 def test_two_points_may_be_missing_one_after_another(cellar: Path) -> None:
-    made = graph("long", payloads="cellar", on_save_error="continue")
+    flow = graph("long", payloads="cellar", on_save_error="continue")
     for node in "abcd":
-        made.node(node)(_two(node))
-    join_in_a_row(made, *"abcd")
-    run = runs.advance(started(made).id)
+        flow.node(node)(_two(node))
+    join_in_a_row(flow, *"abcd")
+    run = runs.advance(started(flow).id)
     assert run.status == Status.COMPLETED
     assert run.durable is False
     assert [
@@ -215,15 +215,15 @@ def test_no_point_may_be_missing_that_an_effect_a_person_or_the_end_needs(
 
 def test_a_settlement_is_never_left_out(cellar: Path, people: Any) -> None:
     rita = run_actions.reviewer(people.reviewer)
-    made = graph("signed", payloads="cellar", on_save_error="continue")
-    made.node("ask", effect="human", gate=Gate(reviewers=["group:claims"]))(
+    flow = graph("signed", payloads="cellar", on_save_error="continue")
+    flow.node("ask", effect="human", gate=Gate(reviewers=["group:claims"]))(
         lambda state, ctx: [Write("letter", "proposed")]
     )
-    made.node("after")(lambda state, ctx: {"notes": ["after"]})
-    made.edge(START, "ask")
-    made.edge("ask", "after", when=("approved", "partial"))
-    made.edge("after", END)
-    run = runs.advance(started(made).id)
+    flow.node("after")(lambda state, ctx: {"notes": ["after"]})
+    flow.edge(START, "ask")
+    flow.edge("ask", "after", when=("approved", "partial"))
+    flow.edge("after", END)
+    run = runs.advance(started(flow).id)
     assert run.status == Status.PAUSED
     run_actions.sign(run, rita, ["approve"])
     Full.left = 0
@@ -270,18 +270,18 @@ def _only_sqlite() -> None:
 
 def test_a_database_that_is_full_stops_the_run_where_there_is_room_for_that() -> None:
     _only_sqlite()
-    made = graph("big")
+    flow = graph("big")
     full: list[threading.Event] = []
 
-    @made.node()
+    @flow.node()
     def grow(state: Any, ctx: Any) -> dict[str, Any]:
         for mended in full:
             threading.Timer(1.0, mended.set).start()
         return {"letter": "".join(map(str, range(200_000)))}
 
-    made.edge(START, "grow")
-    made.edge("grow", END)
-    run = started(made)
+    flow.edge(START, "grow")
+    flow.edge("grow", END)
+    run = started(flow)
     with _full_database() as mended:
         full.append(mended)
         run = runs.advance(run.id)
@@ -325,16 +325,16 @@ def _no_room() -> Iterator[_NoRoom]:
 
 
 def _fills(room: _NoRoom) -> Graph:
-    made = graph("fills")
+    flow = graph("fills")
 
-    @made.node()
+    @flow.node()
     def a(state: Any, ctx: Any) -> dict[str, Any]:
         room.full = True
         return {"notes": ["a"]}
 
-    made.edge(START, "a")
-    made.edge("a", END)
-    return made
+    flow.edge(START, "a")
+    flow.edge("a", END)
+    return flow
 
 
 def test_where_not_even_the_failure_can_be_written_it_is_tried_until_there_is_room(
@@ -376,22 +376,22 @@ def test_on_a_full_database_a_run_that_may_go_on_does_and_the_next_commit_marks_
     None
 ):
     with _no_room() as room:
-        made = graph("db_goes_on", on_save_error="continue")
+        flow = graph("db_goes_on", on_save_error="continue")
 
-        @made.node()
+        @flow.node()
         def a(state: Any, ctx: Any) -> dict[str, Any]:
             room.full = True
             return {"notes": ["a"]}
 
-        @made.node()
+        @flow.node()
         def b(state: Any, ctx: Any) -> dict[str, Any]:
             room.full = False
             return {"notes": ["b"]}
 
-        made.edge(START, "a")
-        made.edge("a", "b")
-        made.edge("b", END)
-        run = started(made)
+        flow.edge(START, "a")
+        flow.edge("a", "b")
+        flow.edge("b", END)
+        run = started(flow)
         run = runs.advance(run.id)
     assert run.status == Status.COMPLETED
     assert run.durable is False
@@ -410,17 +410,17 @@ def test_an_effect_whose_result_could_not_be_recorded_is_unknown_and_not_repeate
     settings.COUNTERSIGN = {"LEASE_SECONDS": 5}
     paid = []
     with _no_room() as room:
-        made = graph("unrecorded")
+        flow = graph("unrecorded")
 
-        @made.node(effect="external")
+        @flow.node(effect="external")
         def pay(state: Any, ctx: Any) -> dict[str, Any]:
             room.full = True
             paid.append(ctx.idempotency_key)
             return {"notes": ["paid"]}
 
-        made.edge(START, "pay")
-        made.edge("pay", END)
-        run = started(made)
+        flow.edge(START, "pay")
+        flow.edge("pay", END)
+        run = started(flow)
         threading.Timer(1.2, lambda: setattr(room, "full", False)).start()
         run = slice_of(run)
     assert run.status == Status.UNKNOWN

@@ -27,12 +27,12 @@ def test_a_secret_that_begins_with_another_leaks_no_tail_in_whatever_order_they_
 def test_a_secret_is_masked_in_keys_lists_and_within_words_and_nothing_else_is() -> (
     None
 ):
-    given = {"tok": ["x-tok-y", 5, None, {"a": "token-1"}], "free": "free"}
-    assert mask_secrets(given, NESTED) == {
+    run_input = {"tok": ["x-tok-y", 5, None, {"a": "token-1"}], "free": "free"}
+    assert mask_secrets(run_input, NESTED) == {
         MASK: [f"x-{MASK}-y", 5, None, {"a": MASK}],
         "free": "free",
     }
-    assert mask_secrets(given, {"unset": ""}) is given
+    assert mask_secrets(run_input, {"unset": ""}) is run_input
 
 
 def test_signs_of_patterns_are_only_signs() -> None:

@@ -51,13 +51,13 @@ def test_a_gate_settled_between_the_last_look_of_a_worker_and_its_rest_is_applie
 def test_a_gate_settled_while_a_superstep_was_in_hand_is_applied_behind_it(
     rita: User,
 ) -> None:
-    made = graph("beside")
+    flow = graph("beside")
     gate = Gate(reviewers=["group:claims"])
-    made.node("write", approve="writes", gate=gate)(
+    flow.node("write", approve="writes", gate=gate)(
         lambda state, ctx: {"letter": "Dear"}
     )
-    made.node("look")(lambda state, ctx: None)
-    made.node("pay", effect="external")(lambda state, ctx: {"notes": ["paid"]})
+    flow.node("look")(lambda state, ctx: None)
+    flow.node("pay", effect="external")(lambda state, ctx: {"notes": ["paid"]})
     for source, target in (
         (START, "write"),
         (START, "look"),
@@ -65,8 +65,8 @@ def test_a_gate_settled_while_a_superstep_was_in_hand_is_applied_behind_it(
         ("pay", END),
         ("write", END),
     ):
-        made.edge(source, target)
-    run = started(made)
+        flow.edge(source, target)
+    run = started(flow)
     slice_of(run, draining=iter([False, True]).__next__)
     with watching(Breaks('INSERT INTO "checkpoints_checkpoint"', after=False)):
         slice_of(run)
@@ -87,24 +87,24 @@ def _long_branch(name: str, *, moves_at: int = 0) -> Graph:
     """A gate beside a branch of many supersteps, the one numbered `moves_at` of which
     rewrites what the gate's write is bound to.
     """
-    made = graph(name)
+    flow = graph(name)
     gate = Gate(reviewers=["group:claims"])
-    made.node("write", approve="writes", gate=gate)(
+    flow.node("write", approve="writes", gate=gate)(
         lambda state, ctx: {"letter": "Dear"}
     )
 
-    @made.node()
+    @flow.node()
     def tick(state: Any, ctx: Any) -> dict[str, Any]:
         total = state.total + 1
         if total == moves_at:
             return {"total": total, "letter": "rewritten"}
         return {"total": total}
 
-    made.edge(START, "write")
-    made.edge("write", END)
-    made.edge(START, "tick")
-    made.branch("tick", lambda state: state.total < LAST, {True: "tick", False: END})
-    return made
+    flow.edge(START, "write")
+    flow.edge("write", END)
+    flow.edge(START, "tick")
+    flow.branch("tick", lambda state: state.total < LAST, {True: "tick", False: END})
+    return flow
 
 
 def _slice_with(run: Run, acts: dict[int, Callable[[], object]]) -> Run:
@@ -131,10 +131,10 @@ def test_a_signature_between_two_supersteps_is_applied_by_the_same_slice(
     assert run.status == Status.COMPLETED
     # The superstep in hand when the log has moved ends first. A commit on its way that is
     # made again, beside a heartbeat for instance, finds the signature one step earlier.
-    made = sources(run)
-    assert made.index("settlement") in (5, 6)
-    made.remove("settlement")
-    assert made == ["input"] + ["superstep"] * LAST
+    run_sources = sources(run)
+    assert run_sources.index("settlement") in (5, 6)
+    run_sources.remove("settlement")
+    assert run_sources == ["input"] + ["superstep"] * LAST
     assert run_actions.state(run)["letter"] == "Dear"
     assert verify_run(run.id) == []
 
@@ -185,17 +185,17 @@ def test_a_signature_in_the_superstep_that_moves_its_base_does_not_count(
 def test_a_base_that_moves_twice_is_compared_with_the_newest_revision(
     rita: User,
 ) -> None:
-    made = _long_branch("moved-twice")
+    flow = _long_branch("moved-twice")
 
-    @made.node()
+    @flow.node()
     def rewrite(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": f"{state.letter}."}
 
-    made.edge(START, "rewrite")
-    made.branch(
+    flow.edge(START, "rewrite")
+    flow.branch(
         "rewrite", lambda state: len(state.letter) < 3, {True: "rewrite", False: END}
     )
-    run = _slice_with(started(made), {})
+    run = _slice_with(started(flow), {})
     # The write is staged behind the first rewriting.
     assert [row.revision for row in pending(run)] == [3]
     sign(run, rita, ["approve"])
@@ -229,16 +229,16 @@ def test_a_request_that_is_deleted_between_two_supersteps_is_missed_before_the_r
 def test_a_held_memory_comes_back_when_another_run_changes_it_between_two_supersteps(
     rita: User,
 ) -> None:
-    made = _long_branch("memory-beside")
+    flow = _long_branch("memory-beside")
     gate = Gate(reviewers=["group:claims"])
 
-    @made.node(effect="human", gate=gate)
+    @flow.node(effect="human", gate=gate)
     def propose(state: Any, ctx: Any) -> None:
         ctx.memory.put("limit", 100, "rules")
 
-    made.edge(START, "propose")
-    made.edge("propose", END)
-    run = started(made)
+    flow.edge(START, "propose")
+    flow.edge("propose", END)
+    run = started(flow)
     run = _slice_with(run, {5: lambda: remember("limit", 50, "rules")})
     assert {row.node: row.revision for row in pending(run)} == {
         "propose": 2,

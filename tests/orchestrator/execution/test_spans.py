@@ -39,12 +39,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def exporter(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
     """The spans that have ended, as if the host had configured the SDK."""
-    kept = InMemorySpanExporter()
+    spans = InMemorySpanExporter()
     provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(kept))
+    provider.add_span_processor(SimpleSpanProcessor(spans))
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
     monkeypatch.setitem(sys.modules, traces.SDK, LOADED_SDK)
-    yield kept
+    yield spans
     provider.shutdown()
 
 
@@ -57,11 +57,11 @@ def trace_id(span: Any) -> str:
 
 
 def noting(name: str) -> str:
-    made = graph(name)
-    made.node("first")(lambda state, ctx: {"notes": ["a-value-of-the-run"]})
-    made.edge(START, "first")
-    made.edge("first", END)
-    return registered(made).name
+    flow = graph(name)
+    flow.node("first")(lambda state, ctx: {"notes": ["a-value-of-the-run"]})
+    flow.edge(START, "first")
+    flow.edge("first", END)
+    return registered(flow).name
 
 
 def started_in_a_trace(name: str) -> Run:
@@ -144,15 +144,15 @@ def test_another_process_continues_the_trace_after_a_pause(
 def test_an_error_is_named_by_its_type_and_its_message_stays_here(
     exporter: InMemorySpanExporter,
 ) -> None:
-    made = graph("traced_fault")
+    flow = graph("traced_fault")
 
-    @made.node("first")
+    @flow.node("first")
     def first(state: Any, ctx: Any) -> Any:
         raise ValueError("a-value-of-the-run")
 
-    made.edge(START, "first")
-    made.edge("first", END)
-    run = runs.advance(runs.start(registered(made).name, {}).id)
+    flow.edge(START, "first")
+    flow.edge("first", END)
+    run = runs.advance(runs.start(registered(flow).name, {}).id)
     assert run.status == "failed"
     [attempt] = by_name(exporter, "countersign.attempt")
     assert attempt.attributes["error.type"] == "ValueError"
@@ -175,9 +175,9 @@ def test_an_effect_and_its_signature_have_spans(
 def test_a_signature_is_linked_to_the_trace_of_its_run(
     exporter: InMemorySpanExporter, people: People
 ) -> None:
-    made = graph("traced_gate")
-    add_gate(made)
-    run = runs.advance(started_in_a_trace(registered(made).name).id)
+    flow = graph("traced_gate")
+    add_gate(flow)
+    run = runs.advance(started_in_a_trace(registered(flow).name).id)
     run_actions.sign_open(run, run_actions.reviewer(people.reviewer), "approve")
     [signature] = by_name(exporter, "countersign.sign")
     assert trace_id(signature) != TRACE

@@ -86,10 +86,10 @@ def counted(version: str, *, migrates: bool = True) -> Graph:
     """A version in which the total is guarded, and to which a migration leads that
     changes it.
     """
-    made = paying(version, guards=("letter", "total"))
+    flow = paying(version, guards=("letter", "total"))
     if migrates:
-        made.migration(from_version=str(int(version) - 1))(_doubling)
-    return made
+        flow.migration(from_version=str(int(version) - 1))(_doubling)
+    return flow
 
 
 def _signed(run: Run, people: cast.People) -> Run:
@@ -122,17 +122,17 @@ def test_a_migration_is_signed_behind_a_patch_that_was_signed(
     people: cast.People,
 ) -> None:
     run = started(counted("1", migrates=False))
-    made = runs.fork(run.head or "", patch={"scratch": {"total": 5}})
-    made = _signed(runs.advance(made.id), people)
+    fork = runs.fork(run.head or "", patch={"scratch": {"total": 5}})
+    new_run = _signed(runs.advance(fork.id), people)
     deployed(counted("2"))
-    made = _signed(runs.advance(made.id), people)
-    assert run_actions.state(made)["total"] == 11
-    again = runs.fork(made.head or "", patch={"scratch": {"total": 6}})
+    new_run = _signed(runs.advance(new_run.id), people)
+    assert run_actions.state(new_run)["total"] == 11
+    again = runs.fork(new_run.head or "", patch={"scratch": {"total": 6}})
     assert [row.task for row in run_actions.pending(again)] == ["$patch:1:0"], (
         "each line counts its own"
     )
     assert run_actions.state(_signed(runs.advance(again.id), people))["total"] == 6
-    assert verify_run(made.id) == verify_run(again.id) == []
+    assert verify_run(new_run.id) == verify_run(again.id) == []
 
 
 class Owned(Notes):
@@ -149,17 +149,17 @@ class Placed(Notes):
 
 def owning(version: str, state: Any, migrates: Any = None) -> Graph:
     """start may name an owner, wait does nothing, late names one."""
-    made = Graph("owning", version=version, input=Order, state=state)
+    flow = Graph("owning", version=version, input=Order, state=state)
     named = {"start": "bob"} if state is Placed else {}
     for name in ("start", "wait", "late"):
         owner = named.get(name, "late" if name == "late" else None)
-        made.node(name)(
+        flow.node(name)(
             lambda state, ctx, owner=owner: {"owner": owner} if owner else None
         )
-    join_in_a_row(made, "start", "wait", "late")
+    join_in_a_row(flow, "start", "wait", "late")
     if migrates:
-        made.migration(from_version="1")(migrates)
-    return made
+        flow.migration(from_version="1")(migrates)
+    return flow
 
 
 def _owned(state: Any) -> None:
@@ -181,8 +181,8 @@ def test_what_a_migration_gives_a_first_channel_stays_in_the_run_as_in_its_fork(
     slice_of(run, draining=iter([False, False, True]).__next__)
     assert run.head_seq == 2
     deployed(owning("2", Owned, migrates))
-    made = runs.fork(Run.objects.get(id=run.id).head)
-    for one in (runs.advance(run.id), runs.advance(made.id)):
+    fork = runs.fork(Run.objects.get(id=run.id).head)
+    for one in (runs.advance(run.id), runs.advance(fork.id)):
         assert one.status == Status.COMPLETED, stored_error(one)
         assert run_actions.state(one)["owner"] == owner
 
@@ -227,8 +227,8 @@ def test_a_signed_value_stays_as_it_is_until_its_move_to_another_partition_is_si
     new = paying("2", Relocated, guards=(), nodes=("fetch", "propose", "file", "send"))
     new.migration(from_version="1")(moves)
     deployed(new)
-    made = runs.fork(head)
-    for one in (runs.advance(run.id), runs.advance(made.id)):
+    fork = runs.fork(head)
+    for one in (runs.advance(run.id), runs.advance(fork.id)):
         assert one.status == Status.PAUSED, stored_error(one)
         assert one.at_node == "$patch", stored_error(one)
         assert timeline.head_state(one.id)["artifacts"] == {"letter": "Dear"}

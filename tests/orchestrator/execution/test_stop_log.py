@@ -106,15 +106,15 @@ def test_the_line_repeats_no_message_which_may_hold_values(
 def test_a_run_with_an_unknown_outcome_leaves_a_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    made = graph("cut_off")
+    flow = graph("cut_off")
 
-    @made.node("pay", effect="external")
+    @flow.node("pay", effect="external")
     def pay(state: Any, ctx: Any) -> None:
         raise ConnectionError("cut off")
 
-    made.edge(START, "pay")
-    made.edge("pay", END)
-    advanced(made)
+    flow.edge(START, "pay")
+    flow.edge("pay", END)
+    advanced(flow)
     assert [line["code"] for line in lines(caplog, "run_unknown")] == [
         "outcome_unknown"
     ]
@@ -123,11 +123,11 @@ def test_a_run_with_an_unknown_outcome_leaves_a_line(
 def test_a_run_that_ends_at_a_limit_leaves_a_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    made = graph("endless", max_supersteps=2)
-    made.node("again")(lambda state, ctx: None)
-    made.edge(START, "again")
-    made.branch("again", lambda state: "more", {"more": "again", "done": END})
-    advanced(made)
+    flow = graph("endless", max_supersteps=2)
+    flow.node("again")(lambda state, ctx: None)
+    flow.edge(START, "again")
+    flow.branch("again", lambda state: "more", {"more": "again", "done": END})
+    advanced(flow)
     assert len(lines(caplog, "run_failed")) == 1
 
 
@@ -164,11 +164,11 @@ def test_a_run_that_ends_leaves_one_line_that_says_how_and_after_what(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO")
-    made = graph("ended")
-    made.node("first")(lambda state, ctx: {"notes": ["a-value-of-the-run"]})
-    made.edge(START, "first")
-    made.edge("first", END)
-    run = advanced(made)
+    flow = graph("ended")
+    flow.node("first")(lambda state, ctx: {"notes": ["a-value-of-the-run"]})
+    flow.edge(START, "first")
+    flow.edge("first", END)
+    run = advanced(flow)
     (line,) = lines(caplog, "run_ended")
     assert line["run"] == str(run.id)
     assert line["graph"] == "ended"

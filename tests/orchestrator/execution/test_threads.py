@@ -173,7 +173,7 @@ def test_what_has_no_place_yet_can_be_taken_back_and_what_has_one_begins() -> No
     gate = _Gate()
     pool = _shift(2)
     pool.put([gate.job(str(n)) for n in range(5)])
-    assert sorted(one.name for one in pool.take_back()) == ["2", "3", "4"]
+    assert sorted(job.name for job in pool.take_back()) == ["2", "3", "4"]
     assert pool.take_back() == []
     until(lambda: sorted(gate.began) == ["0", "1"])
     gate.go.set()
@@ -192,7 +192,7 @@ def test_once_the_shift_is_stopped_nobody_gets_a_place_and_who_has_one_begins() 
     until(lambda: len(threads._idle) >= 1)
     threading.Event().wait(0.1)
     assert sorted(gate.began) == ["0", "1"]
-    assert [one.name for one in pool.take_back()] == ["4", "3", "2"]
+    assert [job.name for job in pool.take_back()] == ["4", "3", "2"]
 
 
 def test_a_job_that_raises_does_not_keep_its_place() -> None:

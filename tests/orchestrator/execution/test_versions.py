@@ -52,11 +52,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def _graph(*nodes: str) -> Graph:
-    made = graph("versioned")
+    flow = graph("versioned")
     for name in nodes:
-        made.node(name)(lambda state, ctx: {"notes": [ctx.node]})
-    join_in_a_row(made, *nodes)
-    return made
+        flow.node(name)(lambda state, ctx: {"notes": [ctx.node]})
+    join_in_a_row(flow, *nodes)
+    return flow
 
 
 def test_a_run_whose_graph_has_other_content_stops_as_incompatible_with_the_cure() -> (
@@ -73,7 +73,7 @@ def test_a_run_whose_graph_has_other_content_stops_as_incompatible_with_the_cure
         "node `a`: was removed, and the run was about to go on there"
         in error["message"]
     )
-    assert {one["what"] for one in error["changes"]} > {
+    assert {change["what"] for change in error["changes"]} > {
         "node `a`",
         "node `b`",
         "edge `START>a`",
@@ -109,11 +109,11 @@ def test_a_process_that_lacks_the_version_of_a_run_leaves_it_to_others_whoever_a
     lacking()
     assert leases.claim(worker=None, limit=9, only=claimable.claimable()) == []
     for _ in range(2):
-        left = runs.advance(run.id)
-        assert left.status == Status.QUEUED
-        assert left.epoch == 0
-        assert left.event_seq == run.event_seq
-        assert left.error_code == ""
+        advanced_run = runs.advance(run.id)
+        assert advanced_run.status == Status.QUEUED
+        assert advanced_run.epoch == 0
+        assert advanced_run.event_seq == run.event_seq
+        assert advanced_run.error_code == ""
     slice_of(run)
     assert run.status == Status.QUEUED
     assert run.claims_since_progress == 0
@@ -130,26 +130,26 @@ def test_a_start_notes_every_version_of_its_graph_so_that_no_old_process_takes_t
     assert run.version == "2"
     registry.clear()
     registered(paying("1"))
-    left = runs.advance(run.id)
-    assert left.status == Status.QUEUED
-    assert left.version == "2"
-    assert left.event_seq == run.event_seq
+    advanced_run = runs.advance(run.id)
+    assert advanced_run.status == Status.QUEUED
+    assert advanced_run.version == "2"
+    assert advanced_run.event_seq == run.event_seq
 
 
 def _asking(**corrected: Any) -> Graph:
     """A run of it waits for people; then words, limits and retries are corrected."""
-    made = graph("corrected", **corrected.pop("graph", {}))
-    made.node(
+    flow = graph("corrected", **corrected.pop("graph", {}))
+    flow.node(
         "propose",
         effect="human",
         gate=Gate(reviewers=["group:claims"], **corrected.pop("gate", {})),
     )(lambda state, ctx: {"letter": "Dear"})
-    made.node("send", **corrected)(
+    flow.node("send", **corrected)(
         lambda state, ctx: {"notes": [f"sent {state.letter}"]}
     )
     for source, target in ((START, "propose"), ("propose", "send"), ("send", END)):
-        made.edge(source, target)
-    return made
+        flow.edge(source, target)
+    return flow
 
 
 def test_a_run_that_waits_goes_on_when_texts_limits_and_retries_of_its_graph_are_corrected(
@@ -195,11 +195,11 @@ def test_a_run_that_waits_goes_on_when_texts_limits_and_retries_of_its_graph_are
 
 def test_a_runaway_goes_on_under_a_higher_limit() -> None:
     def looping(most: int) -> Graph:
-        made = graph("looping", max_supersteps=most)
-        made.node("step")(lambda state, ctx: {"total": state.total + 1})
-        made.edge(START, "step")
-        made.branch("step", lambda state: state.total < 4, {True: "step", False: END})
-        return made
+        flow = graph("looping", max_supersteps=most)
+        flow.node("step")(lambda state, ctx: {"total": state.total + 1})
+        flow.edge(START, "step")
+        flow.branch("step", lambda state: state.total < 4, {True: "step", False: END})
+        return flow
 
     run = advanced(looping(2))
     assert run.status == Status.FAILED
@@ -216,15 +216,15 @@ def test_a_superstep_with_too_many_tasks_starts_none_and_goes_on_under_a_higher_
     ran = []
 
     def fanning(most: int) -> Graph:
-        made = graph("fanning", max_tasks=most)
-        made.node("split", sends="work")(
+        flow = graph("fanning", max_tasks=most)
+        flow.node("split", sends="work")(
             lambda state, ctx: [Send("work", n) for n in range(5)]
         )
-        made.node("work")(lambda state, ctx: ran.append(ctx.payload))
-        made.edge(START, "split")
-        made.edge("split", END)
-        made.edge("work", END)
-        return made
+        flow.node("work")(lambda state, ctx: ran.append(ctx.payload))
+        flow.edge(START, "split")
+        flow.edge("split", END)
+        flow.edge("work", END)
+        return flow
 
     run = advanced(fanning(4))
     assert run.status == Status.FAILED
@@ -278,11 +278,13 @@ def test_a_run_goes_on_with_a_version_that_only_adds_and_its_log_says_what_was_a
         "settlement",
         "superstep",
     ]
-    told = _told(run)
-    assert told["version"] == "2"
-    assert told["before"]["version"] == "1"
-    assert told["migrations"] == []
-    assert told["warnings"] == ["channel `copy_to`: is new, with the default archive"]
+    document = _told(run)
+    assert document["version"] == "2"
+    assert document["before"]["version"] == "1"
+    assert document["migrations"] == []
+    assert document["warnings"] == [
+        "channel `copy_to`: is new, with the default archive"
+    ]
     assert verify_run(run.id) == []
 
 
@@ -429,7 +431,7 @@ def test_a_failed_run_keeps_what_finished_in_its_open_superstep_when_the_version
     calls: list[str] = []
 
     def made(version: str, *, fails: bool, state: Any = Notes) -> Graph:
-        made = Graph("halves", version=version, input=Order, state=state)
+        flow = Graph("halves", version=version, input=Order, state=state)
 
         def pay(state: Any, ctx: Any) -> Any:
             calls.append(ctx.idempotency_key)
@@ -440,12 +442,12 @@ def test_a_failed_run_keeps_what_finished_in_its_open_superstep_when_the_version
                 raise RuntimeError("no line")
             return {"notes": ["called"]}
 
-        made.node("pay", effect="external")(pay)
-        made.node("call")(call)
+        flow.node("pay", effect="external")(pay)
+        flow.node("call")(call)
         for node in ("pay", "call"):
-            made.edge(START, node)
-            made.edge(node, END)
-        return made
+            flow.edge(START, node)
+            flow.edge(node, END)
+        return flow
 
     run = advanced(made("1", fails=True))
     assert run.status == Status.FAILED
@@ -540,8 +542,8 @@ def test_nobody_edits_by_a_version_that_reads_what_is_signed_otherwise(
 
 
 def test_a_recorded_result_of_the_old_kind_is_never_written_into_the_new_type() -> None:
-    made = paying("1", nodes=("fetch", "send"), effect="write")
-    run = started(made)
+    flow = paying("1", nodes=("fetch", "send"), effect="write")
+    run = started(flow)
     lease = held(run)
     entry = Ending(
         Task("send", 1, 0),
@@ -560,9 +562,7 @@ def test_a_recorded_result_of_the_old_kind_is_never_written_into_the_new_type() 
     assert "a value of the old kind waits to be written" in error["message"]
 
 
-def test_of_two_workers_with_old_and_new_code_each_takes_the_runs_of_its_version() -> (
-    None
-):
+def test_workers_with_old_and_new_code_take_the_runs_of_their_versions() -> None:
     deployed(paying("1"))
     old_run = started(paying("1"))
     ours = claimable.claimable()
@@ -573,15 +573,15 @@ def test_of_two_workers_with_old_and_new_code_each_takes_the_runs_of_its_version
     a_worker(fingerprints=claimable.fingerprints())
     discovery.note_versions()
     theirs = claimable.claimable()
-    assert [one.id for one in leases.claim(worker=None, limit=9, only=theirs)] == [
+    assert [lease.id for lease in leases.claim(worker=None, limit=9, only=theirs)] == [
         new_run.id
     ]
-    assert [one.id for one in leases.claim(worker=None, limit=9, only=ours)] == [
+    assert [lease.id for lease in leases.claim(worker=None, limit=9, only=ours)] == [
         old_run.id
     ]
     Run.objects.update(status=Status.QUEUED)
     Worker.objects.filter(id=old.id).update(draining=True)
-    found = leases.claim(worker=None, limit=9, only=claimable.claimable())
-    assert {one.id for one in found} == {old_run.id, new_run.id}, (
+    claimed = leases.claim(worker=None, limit=9, only=claimable.claimable())
+    assert {one.id for one in claimed} == {old_run.id, new_run.id}, (
         "the old one begins nothing new"
     )

@@ -17,9 +17,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def _beside(calls: list[int], backoff: float) -> Graph:
-    made = graph("waiting-beside-a-gate")
+    flow = graph("waiting-beside-a-gate")
 
-    @made.node(
+    @flow.node(
         effect="external",
         idempotent=True,
         retry=Retry(attempts=2, backoff=backoff, jitter=0),
@@ -30,14 +30,14 @@ def _beside(calls: list[int], backoff: float) -> Graph:
             raise ConnectionError("come back later")
         return {"notes": ["paid"]}
 
-    @made.node(effect="human", gate=Gate(reviewers=["group:claims"]))
+    @flow.node(effect="human", gate=Gate(reviewers=["group:claims"]))
     def propose(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": "proposed"}
 
     for name in ("pay", "propose"):
-        made.edge(START, name)
-        made.edge(name, END)
-    return made
+        flow.edge(START, name)
+        flow.edge(name, END)
+    return flow
 
 
 def test_a_decision_beside_a_task_that_waits_for_its_next_attempt_does_not_cut_the_pause_short(

@@ -49,7 +49,7 @@ def test_all_is_looked_at_where_all_runs_are_wanted(people: People) -> None:
     tamper(ApiToken.objects.get(), scopes=["read", "steer"])
     tamper(AuditLine.objects.get(kind="refused"), kind="granted")
     found = _verified(Wanted())
-    assert [one["table"] for one in found.bad] == [
+    assert [fault["table"] for fault in found.bad] == [
         "checkpoints_auditline",
         "orchestrator_apitoken",
     ]

@@ -135,7 +135,7 @@ async def test_who_may_not_see_it_when_it_is_decided_gets_no_answer(
             await live.body()
 
 
-async def test_of_too_many_who_wait_the_next_is_refused(
+async def test_a_waiting_call_beyond_the_limit_is_refused(
     asked: asking.Approval, token: str, configure: Any
 ) -> None:
     configure(WAITS_PER_PERSON=1)

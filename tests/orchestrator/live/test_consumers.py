@@ -172,11 +172,11 @@ async def test_a_list_is_not_told_of_rows_that_one_may_not_see(
 async def test_one_look_serves_all_watchers(
     run: Run, people: People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[int] = []
+    calls: list[int] = []
     look = hub._heads
 
     async def counted(runs: Any) -> Any:
-        asked.append(len(runs))
+        calls.append(len(runs))
         return await look(runs)
 
     monkeypatch.setattr(hub, "_heads", counted)
@@ -186,10 +186,10 @@ async def test_one_look_serves_all_watchers(
         socket(path, people.starter),
         socket(path, people.starter),
     ):
-        asked.clear()
+        calls.clear()
         await asyncio.sleep(hub.PERIOD * 4)
-    assert len(asked) <= 5
-    assert set(asked) == {1}
+    assert len(calls) <= 5
+    assert set(calls) == {1}
 
 
 async def test_the_bar_is_told_at_once_and_whenever_something_is_asked_or_settled(
@@ -200,12 +200,16 @@ async def test_the_bar_is_told_at_once_and_whenever_something_is_asked_or_settle
         at_first = await live.receive_json_from(timeout=15)
         assert at_first["waiting"] == 0
         assert at_first["more"] is False
-        asked = await database_sync_to_async(a_request)(run, "user:rita")
+        open_request = await database_sync_to_async(a_request)(run, "user:rita")
         then = await _next_of(live, waiting=1)
         assert then["mark"] != at_first["mark"]
         await database_sync_to_async(a_request)(run, "user:ravi")
         await database_sync_to_async(
-            lambda: type(asked).objects.filter(id=asked.id).update(status="settled")
+            lambda: (
+                type(open_request)
+                .objects.filter(id=open_request.id)
+                .update(status="settled")
+            )
         )()
         assert (await _next_of(live, waiting=0))["mark"] != then["mark"]
 
@@ -259,14 +263,14 @@ async def test_the_bar_is_told_when_the_last_worker_is_silent_and_when_one_is_ba
             "since": None,
             "text": "",
         }
-        made = await database_sync_to_async(a_worker)()
+        worker = await database_sync_to_async(a_worker)()
         assert (await live.receive_json_from(timeout=15))["silence"] is None
         await database_sync_to_async(
-            lambda: type(made).objects.update(stopped_at=made.started_at)
+            lambda: type(worker).objects.update(stopped_at=worker.started_at)
         )()
         assert (await live.receive_json_from(timeout=15))["silence"][
             "since"
-        ] == made.heartbeat_at.isoformat()
+        ] == worker.heartbeat_at.isoformat()
 
 
 @pytest.mark.parametrize("path", ["/ws/reviews/", "/ws/runs/", "/ws/runs/{run}/"])
@@ -301,10 +305,12 @@ def test_every_close_code_is_one_that_the_web_server_sends() -> None:
 async def test_who_asks_for_comments_gets_their_number_when_it_changes(
     run: Run, people: People
 ) -> None:
-    asked = await database_sync_to_async(a_request)(run, "user:olive")
+    open_request = await database_sync_to_async(a_request)(run, "user:olive")
     async with socket(f"/ws/runs/{run.id}/?after=0&comments=0", people.starter) as live:
         assert await live.receive_nothing(timeout=0.5)
-        await database_sync_to_async(comment)(asked.id, "Hello.", by=people.starter)
+        await database_sync_to_async(comment)(
+            open_request.id, "Hello.", by=people.starter
+        )
         assert await live.receive_json_from(timeout=15) == {"comments": 1}
         assert await live.receive_nothing(timeout=0.5)
     async with socket(f"/ws/runs/{run.id}/?after=0", people.starter) as live:

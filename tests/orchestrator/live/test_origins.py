@@ -21,17 +21,17 @@ def allowed(
     scheme: str | None = None,
     **headers: str,
 ) -> bool:
-    given = [
+    sent_headers = [
         (b"host", host.encode()),
         *((name.encode(), value.encode()) for name, value in headers.items()),
     ]
     if origin is not None:
-        given.append((b"origin", origin.encode()))
+        sent_headers.append((b"origin", origin.encode()))
     scope: dict[str, Any] = {
         "type": "websocket",
         "path": "/ws/runs/",
         "query_string": b"",
-        "headers": given,
+        "headers": sent_headers,
     }
     return is_from_here(scope | ({"scheme": scheme} if scheme else {}))
 

@@ -35,9 +35,9 @@ def give(settings: Any, **secrets: str) -> None:
 
 @pytest.fixture
 def needy() -> Graph:
-    made = claim(NAME)
-    made.secrets = ["bank_token", "seal"]
-    return registered(made)
+    flow = claim(NAME)
+    flow.secrets = ["bank_token", "seal"]
+    return registered(flow)
 
 
 @pytest.fixture
@@ -51,11 +51,11 @@ def run(needy: Graph, settings: Any, people: cast.People) -> Run:
     return run
 
 
-def worker(*fingerprints: str, **more: Any) -> Worker:
+def worker(*fingerprints: str, **options: Any) -> Worker:
     now = {"started_at": db_now(), "heartbeat_at": db_now()}
     about = {"host": "h", "pid_space": "p", "pid": 1, "slots": 1}
     return Worker.objects.create(
-        **{**now, **about, "fingerprints": list(fingerprints), **more}
+        **{**now, **about, "fingerprints": list(fingerprints), **options}
     )
 
 
@@ -141,11 +141,11 @@ def test_a_worker_without_them_takes_no_run_and_does_not_say_that_it_could(
 
 def newer_version(version: str = "2", secrets: Sequence[str] = ()) -> str:
     """The fingerprint of this version, the current one."""
-    made = claim(NAME)
-    made.version = version
-    made.current = True
-    made.secrets = secrets
-    newest = registry.register(made)
+    flow = claim(NAME)
+    flow.version = version
+    flow.current = True
+    flow.secrets = secrets
+    newest = registry.register(flow)
     note_version(newest)
     return newest.fingerprint
 
@@ -155,13 +155,13 @@ def test_who_lacks_the_secrets_of_an_older_version_takes_and_judges_the_runs_of_
 ) -> None:
     newest = newer_version()
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
-    gone = runs.start(NAME, {}, key="gone")
-    Run.objects.filter(id=gone.id).update(fingerprint="0" * 64, version="0")
+    other_run = runs.start(NAME, {}, key="gone")
+    Run.objects.filter(id=other_run.id).update(fingerprint="0" * 64, version="0")
     current = runs.start(NAME, {}, key="current")
     assert current.fingerprint == newest
     can = claimable.claimable()
-    assert {one.id for one in leases.claim(worker=None, limit=5, only=can)} == {
-        gone.id,
+    assert {lease.id for lease in leases.claim(worker=None, limit=5, only=can)} == {
+        other_run.id,
         current.id,
     }
     assert Run.objects.get(id=run.id).status == Status.QUEUED
@@ -174,8 +174,8 @@ def test_the_page_of_the_workers_names_runs_of_an_older_version_whose_secrets_no
     newest = newer_version()
     browser = signed_in(people.starter)
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
-    gone = runs.start(NAME, {}, key="gone")
-    Run.objects.filter(id=gone.id).update(fingerprint="0" * 64, version="0")
+    other_run = runs.start(NAME, {}, key="gone")
+    Run.objects.filter(id=other_run.id).update(fingerprint="0" * 64, version="0")
     worker(newest)
     page = " ".join(browser.get("/workers/").content.decode().split())
     assert (
@@ -214,8 +214,10 @@ def test_the_api_the_command_and_the_page_say_what_is_missing(
         CommandError, match=r"COUNTERSIGN\['SECRETS'\].*\[missing_secrets\]"
     ):
         call_command("fork_run", f"{run.key}:step-1")
-    left = Checkpoint.objects.get(run=run.id, seq=1)
-    page = browser.get(f"/checkpoints/{left.id}/go-on/", follow=True).content.decode()
+    departed = Checkpoint.objects.get(run=run.id, seq=1)
+    page = browser.get(
+        f"/checkpoints/{departed.id}/go-on/", follow=True
+    ).content.decode()
     assert "Fix 1 problem to fork" in page
     assert "needs the secrets bank_token, seal" in page
     before = counted()
@@ -260,24 +262,24 @@ def test_a_process_without_them_leaves_alone_what_another_has_in_hand_and_judges
     older = claim(NAME)
     older.version = "0"
     registered(older)
-    gone = runs.start(NAME, {}, key="gone")
+    other_run = runs.start(NAME, {}, key="gone")
     registry.clear()
     registered(needy)
     newer_version("2", ["bank_token"])
     with pytest.raises(MissingSecrets):
-        runs.advance(gone.id)
+        runs.advance(other_run.id)
     registry.clear()
     registered(needy)
     newest = newer_version("3")
-    assert runs.advance(gone.id).fingerprint == newest
+    assert runs.advance(other_run.id).fingerprint == newest
 
 
 def test_secrets_may_be_given_in_any_order_and_once(people: cast.People) -> None:
-    made = graph("given_once", secrets=(name for name in ["a", "b"]))
-    made.node("a")(lambda state, ctx: None)
-    made.edge(START, "a")
-    made.edge("a", END)
-    registered(made)
+    flow = graph("given_once", secrets=(name for name in ["a", "b"]))
+    flow.node("a")(lambda state, ctx: None)
+    flow.edge(START, "a")
+    flow.edge("a", END)
+    registered(flow)
     assert registry.current("given_once").graph.secrets == ("a", "b")
 
 

@@ -49,16 +49,16 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def verdicts() -> dict[str, int]:
-    found: Counter[str] = Counter()
+    collected: Counter[str] = Counter()
     for group in forecast_runs():
-        found[group.judgement.verdict] += group.number
-    return dict(found)
+        collected[group.judgement.verdict] += group.number
+    return dict(collected)
 
 
 def migrating(**options: Any) -> Graph:
-    made = paying("2", Texts, **options)
-    made.migration(from_version="1")(in_euros)
-    return made
+    flow = paying("2", Texts, **options)
+    flow.migration(from_version="1")(in_euros)
+    return flow
 
 
 DEPLOYMENTS: dict[str, tuple[Callable[[], Graph], dict[str, int], str]] = {
@@ -127,10 +127,10 @@ def test_a_quorum_that_is_not_asked_yet_becomes_stricter_with_a_warning_and_neve
 def test_runs_at_different_places_fare_differently_and_examples_name_them(
     people: cast.People,
 ) -> None:
-    asked = advanced(paying("1"))
+    asking_run = advanced(paying("1"))
     begun = started(paying("1"))
     deployed(paying("2", nodes=("propose", "send")))
-    told = {
+    examples = {
         group.judgement.verdict: (group.examples, group.judgement.in_words("breaking"))
         for group in forecast_runs()
     }
@@ -140,8 +140,8 @@ def test_runs_at_different_places_fare_differently_and_examples_name_them(
         "gate of node `propose`: is not on the way any more, and the run was to"
         " be asked there"
     )
-    assert told[STUCK] == ([str(begun.id)], [gone, unasked, on_its_way])
-    assert told[WARNED] == ([str(asked.id)], [])
+    assert examples[STUCK] == ([str(begun.id)], [gone, unasked, on_its_way])
+    assert examples[WARNED] == ([str(asking_run.id)], [])
 
 
 def test_a_run_of_which_people_are_asked_about_what_a_migration_changes_is_stuck(
@@ -150,13 +150,13 @@ def test_a_run_of_which_people_are_asked_about_what_a_migration_changes_is_stuck
     class Number(Notes):
         letter: int = 0  # type: ignore[assignment]
 
-    asked = advanced(paying("1"))
+    asking_run = advanced(paying("1"))
     begun = started(paying("1"))
-    made = paying("2", Number)
-    made.migration(from_version="1")(lambda state: state["scratch"].update(letter=1))
-    deployed(made)
-    told = {group.judgement.verdict: group.examples for group in forecast_runs()}
-    assert told == {STUCK: [str(asked.id)], MIGRATED: [str(begun.id)]}
+    flow = paying("2", Number)
+    flow.migration(from_version="1")(lambda state: state["scratch"].update(letter=1))
+    deployed(flow)
+    examples = {group.judgement.verdict: group.examples for group in forecast_runs()}
+    assert examples == {STUCK: [str(asking_run.id)], MIGRATED: [str(begun.id)]}
 
 
 def test_a_run_that_waits_for_a_patch_of_what_a_migration_changes_is_stuck(
@@ -165,9 +165,9 @@ def test_a_run_that_waits_for_a_patch_of_what_a_migration_changes_is_stuck(
     run = started(paying("1"))
     deployed(migrating(guards=("letter", "total")))
     assert runs.advance(run.id).at_node == "$patch"
-    made = paying("3", guards=("letter", "total"))
-    made.migration(from_version="2")(_in_numbers)
-    deployed(made)
+    flow = paying("3", guards=("letter", "total"))
+    flow.migration(from_version="2")(_in_numbers)
+    deployed(flow)
     assert verdicts() == {STUCK: 1}
     with pytest.raises(IncompatibleGraph):
         run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
@@ -279,14 +279,14 @@ def test_runs_at_one_place_that_fare_differently_each_have_an_example(
     both = [advanced(paying("1")), advanced(paying("1"))]
     first, second = sorted(both, key=lambda run: str(run.id))
     PendingWrite.objects.filter(run=second.id).update(channel="total")
-    made = paying("2", Number)
-    made.migration(from_version="1")(lambda state: state["scratch"].update(letter=1))
-    deployed(made)
-    told = {group.judgement.verdict: group.examples for group in forecast_runs()}
-    assert told == {STUCK: [str(first.id)], MIGRATED: [str(second.id)]}
+    flow = paying("2", Number)
+    flow.migration(from_version="1")(lambda state: state["scratch"].update(letter=1))
+    deployed(flow)
+    examples = {group.judgement.verdict: group.examples for group in forecast_runs()}
+    assert examples == {STUCK: [str(first.id)], MIGRATED: [str(second.id)]}
     ApprovalRequest.objects.filter(run=second.id).update(status=RequestStatus.WITHDRAWN)
-    told = {group.judgement.verdict: group.examples for group in forecast_runs()}
-    assert told == {STUCK: [str(first.id)], MIGRATED: [str(second.id)]}
+    examples = {group.judgement.verdict: group.examples for group in forecast_runs()}
+    assert examples == {STUCK: [str(first.id)], MIGRATED: [str(second.id)]}
 
 
 @pytest.mark.parametrize(
@@ -366,9 +366,9 @@ def test_a_run_counts_once_among_those_with_signed_values_however_others_there_f
     people: cast.People,
 ) -> None:
     signed_letter(people)
-    asked = signed_letter(people)
-    ApprovalRequest.objects.filter(run=asked.id).update(status=RequestStatus.OPEN)
-    PendingWrite.objects.filter(run=asked.id).update(channel="notes")
+    asking_run = signed_letter(people)
+    ApprovalRequest.objects.filter(run=asking_run.id).update(status=RequestStatus.OPEN)
+    PendingWrite.objects.filter(run=asking_run.id).update(channel="notes")
     ungated = paying("2", Texts, guards=(), nodes=("fetch", "file", "send"))
     ungated.migration(from_version="1")(
         lambda state: state["scratch"].update(total="three", letter="Yours")
@@ -432,15 +432,15 @@ def test_beside_many_runs_that_ended_it_reads_those_under_way() -> None:
             ("VACUUM FULL ANALYZE",) if connection.vendor == "postgresql" else forget
         ):
             cursor.execute(text)
-    asked: list[tuple[str, Any]] = []
+    calls: list[tuple[str, Any]] = []
 
     def keep(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-        asked.append((sql, params))
+        calls.append((sql, params))
         return execute(sql, params, many, context)
 
     with connection.execute_wrapper(keep):
         forecast_runs()
-    text, params = asked[0]
+    text, params = calls[0]
     with connection.cursor() as cursor:
         cursor.execute(
             f"EXPLAIN {'QUERY PLAN ' if connection.vendor == 'sqlite' else ''}{text}",

@@ -230,15 +230,15 @@ def test_where_the_gate_or_the_version_is_gone_it_is_refused(
     people: cast.People,
 ) -> None:
     run = waiting_run()
-    made: Graph = graph("with-deadline")
+    flow: Graph = graph("with-deadline")
 
-    @made.node()
+    @flow.node()
     def finish(state: Any, ctx: Any) -> dict[str, Any]:
         return {"notes": ["finished"]}
 
-    made.edge(START, "finish")
-    made.edge("finish", END)
-    registry.replace(made)
+    flow.edge(START, "finish")
+    flow.edge("finish", END)
+    registry.replace(flow)
     with pytest.raises((WrongStatus, IncompatibleGraph)):
         reopen(open_request(run).id, by=people.steward, reason=WHY)
 
@@ -247,19 +247,19 @@ def test_a_request_that_was_decided_is_not_re_opened(
     rita: Any, people: cast.People
 ) -> None:
     run = waiting_run()
-    asked = open_request(run)
+    waiting_request = open_request(run)
     sign(run, rita, ["approve", "approve"])
     with pytest.raises(WrongStatus):
-        reopen(asked.id, by=people.steward, reason=WHY)
+        reopen(waiting_request.id, by=people.steward, reason=WHY)
 
 
 def test_what_asks_about_a_patch_is_not_re_opened(people: cast.People) -> None:
     run = paused_run(deadline=None, writes={"letter": Show()})
     fork = runs.fork(run.head, patch={"scratch": {"letter": "x"}}, by=people.steward)
     deploy(quorum=2, writes={"letter": Show()})
-    asked = ApprovalRequest.objects.get(run=fork, node="$patch")
+    request = ApprovalRequest.objects.get(run=fork, node="$patch")
     with pytest.raises(WrongStatus, match="about a patch"):
-        reopen(asked.id, by=people.steward, reason=WHY)
+        reopen(request.id, by=people.steward, reason=WHY)
 
 
 def test_twice_and_then_a_rewind_and_a_fork(
@@ -346,8 +346,11 @@ def test_what_it_made_void_does_not_count_again_after_a_deadline(
         run = expired_and_asked_again(run, people)
         assert run.status == "paused", run.error_code
         assert verify_run(run.id) == []
-    asked = open_request(run)
-    assert (asked.policy["kept"], asked.policy["kept_since"]) == ([0], 1)
+    waiting_request = open_request(run)
+    assert (waiting_request.policy["kept"], waiting_request.policy["kept_since"]) == (
+        [0],
+        1,
+    )
     for person in (rita, ravi):
         sign(run, person, [None, "approve"])
     run = runs.advance(run.id)
@@ -389,39 +392,39 @@ def test_a_fork_does_not_repeat_why_it_was_re_opened(people: cast.People) -> Non
 
 
 @pytest.mark.parametrize("status", ["closed", "cancelling"])
-def test_of_what_is_closed_nothing_is_said_to_change(
+def test_a_closed_request_announces_no_changes(
     people: cast.People, status: str
 ) -> None:
     run = waiting_run()
-    asked = open_request(run)
+    waiting_request = open_request(run)
     if status == "closed":
-        ApprovalRequest.objects.filter(id=asked.id).update(status="withdrawn")
+        ApprovalRequest.objects.filter(id=waiting_request.id).update(status="withdrawn")
     else:
         Run.objects.filter(id=run.id).update(cancel_at=timezone.now())
-    asked = ApprovalRequest.objects.select_related("run").get(id=asked.id)
+    request = ApprovalRequest.objects.select_related("run").get(id=waiting_request.id)
     with pytest.raises(WrongStatus, match="can be decided|left to decide"):
-        changes_of_reopening(asked, at=timezone.now())
+        changes_of_reopening(request, at=timezone.now())
 
 
 def test_an_output_that_a_person_settled_is_refused_by_its_own_reason(
     people: cast.People,
 ) -> None:
     def settling(quorum: int) -> Graph:
-        made = graph("settled-output")
+        flow = graph("settled-output")
         gate = Gate(
             reviewers=["group:claims"], quorum=quorum, writes={"letter": Show()}
         )
 
-        @made.node(effect="human", gate=gate)
+        @flow.node(effect="human", gate=gate)
         def ask(state: Any, ctx: Any) -> dict[str, Any]:
             return {"letter": "Dear"}
 
-        @made.node(effect="external")
+        @flow.node(effect="external")
         def pay(state: Any, ctx: Any) -> None:
             raise RuntimeError("the line broke")
 
-        join_in_a_row(made, "ask", "pay")
-        return made
+        join_in_a_row(flow, "ask", "pay")
+        return flow
 
     run = advanced(settling(1))
     sign(run, run_actions.reviewer(people.reviewer), ["approve"])
@@ -495,12 +498,12 @@ class Payment(BaseModel):
 
 def paying(*, quorum: int) -> Graph:
     """pay, which people approve before it runs."""
-    made = graph("paying-anew")
+    flow = graph("paying-anew")
 
     def prepare(state: Any, ctx: Any) -> Payment:
         return Payment()
 
-    @made.node(
+    @flow.node(
         effect="external",
         approve="call",
         args=Payment,
@@ -510,37 +513,37 @@ def paying(*, quorum: int) -> Graph:
     def pay(state: Any, ctx: Any) -> dict[str, Any]:
         return {"total": ctx.args.amount}
 
-    made.edge(START, "pay")
-    made.edge("pay", END, when=("approved", "partial", "rejected"))
-    return made
+    flow.edge(START, "pay")
+    flow.edge("pay", END, when=("approved", "partial", "rejected"))
+    return flow
 
 
 def branched(*, quorum: int, meanwhile: Any) -> Graph:
     """propose, which waits, and beside it two nodes; the second one lets something
     happen meanwhile.
     """
-    made = graph("branched-anew")
+    flow = graph("branched-anew")
     gate = Gate(reviewers=["group:claims"], quorum=quorum)
 
-    @made.node(effect="human", gate=gate)
+    @flow.node(effect="human", gate=gate)
     def propose(state: Any, ctx: Any) -> list[Write]:
         return [Write("letter", "Dear Marta")]
 
-    @made.node()
+    @flow.node()
     def first(state: Any, ctx: Any) -> None:
         return None
 
-    @made.node()
+    @flow.node()
     def second(state: Any, ctx: Any) -> dict[str, Any]:
         meanwhile()
         return {"notes": ["second"]}
 
-    made.edge(START, "propose")
-    made.edge(START, "first")
-    made.edge("first", "second")
-    made.edge("second", END)
-    made.edge("propose", END, when=("approved", "partial", "rejected"))
-    return made
+    flow.edge(START, "propose")
+    flow.edge(START, "first")
+    flow.edge("first", "second")
+    flow.edge("second", END)
+    flow.edge("propose", END, when=("approved", "partial", "rejected"))
+    return flow
 
 
 def test_a_worker_that_has_the_run_meanwhile_commits_beside_it(
@@ -552,8 +555,8 @@ def test_a_worker_that_has_the_run_meanwhile_commits_beside_it(
     def meanwhile() -> None:
         if not done:
             registry.replace(branched(quorum=2, meanwhile=meanwhile))
-            asked = ApprovalRequest.objects.get(graph="branched-anew", status="open")
-            done.append(reopen(asked.id, by=stella, reason=WHY))
+            request = ApprovalRequest.objects.get(graph="branched-anew", status="open")
+            done.append(reopen(request.id, by=stella, reason=WHY))
 
     run = advanced(branched(quorum=1, meanwhile=meanwhile))
     assert run.status == "paused"
@@ -574,16 +577,16 @@ def test_in_an_encrypted_run_the_reason_is_no_plain_text(
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, **secret_claim.keys()}
 
     def secret(quorum: int) -> Graph:
-        made = graph("secret-anew", encrypted=True)
+        flow = graph("secret-anew", encrypted=True)
         gate = Gate(reviewers=["group:claims"], quorum=quorum, title="{letter}?")
 
-        @made.node(effect="human", gate=gate)
+        @flow.node(effect="human", gate=gate)
         def propose(state: Any, ctx: Any) -> list[Write]:
             return [Write("letter", "SECRET-LETTER")]
 
-        made.edge(START, "propose")
-        made.edge("propose", END, when=("approved", "partial", "rejected"))
-        return made
+        flow.edge(START, "propose")
+        flow.edge("propose", END, when=("approved", "partial", "rejected"))
+        return flow
 
     run = advanced(secret(1))
     registry.replace(secret(2))

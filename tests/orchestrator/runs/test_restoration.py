@@ -32,16 +32,16 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def _pays(paid: list[str]) -> Graph:
-    made = graph("pays")
+    flow = graph("pays")
 
-    @made.node("pay", effect="external", idempotent=True)
+    @flow.node("pay", effect="external", idempotent=True)
     def pay(state: Any, ctx: Any) -> dict[str, Any]:
         paid.append(ctx.idempotency_key)
         return {"notes": ["paid"]}
 
-    made.edge(START, "pay")
-    made.edge("pay", END)
-    return made
+    flow.edge(START, "pay")
+    flow.edge("pay", END)
+    return flow
 
 
 def _restored(*words: str) -> dict[str, Any]:
@@ -95,18 +95,18 @@ def test_an_open_intent_is_unknown_after_restored_also_where_the_node_is_idempot
 def test_a_deadline_comes_once_the_last_unknown_outcome_is_settled(
     people: cast.People,
 ) -> None:
-    made = graph("pays_while_people_are_asked")
+    flow = graph("pays_while_people_are_asked")
     gate = Gate(reviewers=["group:claims"], deadline=timedelta(hours=1))
-    made.node("ask", effect="human", gate=gate)(lambda state, ctx: {"letter": "Dear"})
-    made.node("wait")(lambda state, ctx: None)
-    made.node("pay", effect="external")(lambda state, ctx: {"notes": ["paid"]})
-    made.edge(START, "ask")
-    made.edge("ask", END)
-    made.edge(START, "wait")
-    made.edge("wait", "pay")
-    made.edge("pay", END)
+    flow.node("ask", effect="human", gate=gate)(lambda state, ctx: {"letter": "Dear"})
+    flow.node("wait")(lambda state, ctx: None)
+    flow.node("pay", effect="external")(lambda state, ctx: {"notes": ["paid"]})
+    flow.edge(START, "ask")
+    flow.edge("ask", END)
+    flow.edge(START, "wait")
+    flow.edge("wait", "pay")
+    flow.edge("pay", END)
     turns = iter([False])
-    run = slice_of(started(made), draining=lambda: next(turns, True))
+    run = slice_of(started(flow), draining=lambda: next(turns, True))
     lease = held(run)
     task = Task("pay", 1, 0)
     journal.write_intents(lease, [Intent(task, 1, "external", "h" * 64, 10.0)])

@@ -81,15 +81,15 @@ def failing(**options: Any) -> Graph:
     """A graph of one node that fails; where that has an effect, nobody knows whether it
     happened.
     """
-    made = graph(f"failing_{options.get('effect', 'pure')}")
+    flow = graph(f"failing_{options.get('effect', 'pure')}")
 
     def fail(state: Any, ctx: Any) -> None:
         raise RuntimeError("no line")
 
-    made.node("step", **options)(fail)
-    made.edge(START, "step")
-    made.edge("step", END)
-    return made
+    flow.node("step", **options)(fail)
+    flow.edge(START, "step")
+    flow.edge("step", END)
+    return flow
 
 
 @pytest.fixture
@@ -165,9 +165,9 @@ def asks(configure: Any) -> None:
 def _takes_person(module: ModuleType) -> set[str]:
     name = module.__name__.rpartition(".")[2]
     functions = {
-        one: getattr(module, one)
-        for one in module.__all__
-        if inspect.isfunction(getattr(module, one))
+        name: getattr(module, name)
+        for name in module.__all__
+        if inspect.isfunction(getattr(module, name))
     }
     return {
         f"{name}.{one}"

@@ -27,16 +27,16 @@ def between(monkeypatch: pytest.MonkeyPatch, people: cast.People) -> list[Run]:
     """The run that Olive starts with the same key, after the first look of whoever
     starts and before he starts.
     """
-    made = graph("started-between-two-looks")
-    found = list[Run]()
-    made.node("work")(lambda state, ctx: None)
-    made.edge(START, "work")
-    made.edge("work", END)
-    registered(made)
+    flow = graph("started-between-two-looks")
+    collected = list[Run]()
+    flow.node("work")(lambda state, ctx: None)
+    flow.edge(START, "work")
+    flow.edge("work", END)
+    registered(flow)
     start = start_for_user.start_or_find
 
     def late(asked: Any) -> Any:
-        found.append(
+        collected.append(
             runs.start(asked.graph, asked.input, key=asked.key, by=people.starter)
         )
         return start(asked)
@@ -45,17 +45,17 @@ def between(monkeypatch: pytest.MonkeyPatch, people: cast.People) -> list[Run]:
     people.second_reviewer.user_permissions.add(
         Permission.objects.get(codename="start_run")
     )
-    return found
+    return collected
 
 
 def test_a_run_that_a_stranger_started_between_the_two_looks_is_a_conflict_without_facts(
     between: list[Run], people: cast.People
 ) -> None:
-    asked = runs.StartRequest(
+    start_request = runs.StartRequest(
         "started-between-two-looks", {}, "once", by=people.second_reviewer
     )
     with pytest.raises(KeyConflict) as refused:
-        start_for(asked)
+        start_for(start_request)
     assert refused.value.message == "this key is taken"
     assert refused.value.facts == {}
     assert Run.objects.count() == 1
@@ -64,19 +64,19 @@ def test_a_run_that_a_stranger_started_between_the_two_looks_is_a_conflict_witho
 def test_a_run_that_oneself_started_between_the_two_looks_is_found(
     between: list[Run], people: cast.People
 ) -> None:
-    asked = runs.StartRequest(
+    start_request = runs.StartRequest(
         "started-between-two-looks", {}, "once", by=people.starter
     )
-    assert start_for(asked) == (between[0], False)
+    assert start_for(start_request) == (between[0], False)
 
 
 def test_whoever_lacks_a_right_is_refused_with_a_line_that_names_it(
     people: cast.People,
 ) -> None:
-    made = graph("not-for-everybody")
-    made.node("work")(lambda state, ctx: None)
-    join_in_a_row(made, "work")
-    registered(made)
+    flow = graph("not-for-everybody")
+    flow.node("work")(lambda state, ctx: None)
+    join_in_a_row(flow, "work")
+    registered(flow)
     for person, right, again in (
         (people.nobody, "start_run", Again()),
         (people.reviewer, "start_run", Again(resume_failed=True)),

@@ -29,14 +29,14 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_an_unknown_task_is_settled_when_its_superstep_has_stopped_and_not_while_siblings_still_run(
     people: cast.People,
 ) -> None:
-    made = graph("unknown-beside-slow")
+    flow = graph("unknown-beside-slow")
     seen = []
 
-    @made.node(effect="external")
+    @flow.node(effect="external")
     def broken(state: Any, ctx: Any) -> None:
         raise RuntimeError("the line broke")
 
-    @made.node()
+    @flow.node()
     def slow(state: Any, ctx: Any) -> None:
         until(
             lambda: TaskResult.objects.filter(
@@ -56,9 +56,9 @@ def test_an_unknown_task_is_settled_when_its_superstep_has_stopped_and_not_while
             seen.append(error)
 
     for name in ("broken", "slow"):
-        made.edge(START, name)
-        made.edge(name, END)
-    run = advanced(made)
+        flow.edge(START, name)
+        flow.edge(name, END)
+    run = advanced(flow)
     assert run.status == Status.UNKNOWN
     assert seen
     runs.settle(run.id, "broken:1:0", happened=True, by=people.steward, reason="seen")
@@ -68,10 +68,10 @@ def test_an_unknown_task_is_settled_when_its_superstep_has_stopped_and_not_while
 def test_a_timeout_is_unknown_even_if_timeout_errors_of_the_node_mean_not_done() -> (
     None
 ):
-    made = graph("timeout-not-done")
+    flow = graph("timeout-not-done")
     calls = []
 
-    @made.node(
+    @flow.node(
         effect="external",
         timeout=0.2,
         not_done=(OSError,),
@@ -81,9 +81,9 @@ def test_a_timeout_is_unknown_even_if_timeout_errors_of_the_node_mean_not_done()
         calls.append(ctx.attempt)
         time.sleep(0.6)
 
-    made.edge(START, "send")
-    made.edge("send", END)
-    run = advanced(made)
+    flow.edge(START, "send")
+    flow.edge("send", END)
+    run = advanced(flow)
     assert run.status == Status.UNKNOWN
     time.sleep(0.6)
     assert calls == [1], "nothing is tried again while the first thread may still act"
@@ -93,18 +93,18 @@ def test_a_result_after_the_drain_is_kept_as_evidence_and_proves_that_its_thread
     people: cast.People, configure: Any
 ) -> None:
     configure(GRACE_SECONDS=0)
-    made = graph("drained-while-sending")
+    flow = graph("drained-while-sending")
     calls = []
 
-    @made.node(effect="external")
+    @flow.node(effect="external")
     def send(state: Any, ctx: Any) -> dict[str, Any]:
         calls.append(ctx.attempt)
         time.sleep(1.0 if len(calls) == 1 else 0)
         return {"letter": "sent"}
 
-    made.edge(START, "send")
-    made.edge("send", END)
-    run = slice_of(started(made), draining=lambda: bool(calls))
+    flow.edge(START, "send")
+    flow.edge("send", END)
+    run = slice_of(started(flow), draining=lambda: bool(calls))
     assert run.status == Status.QUEUED
     assert runs.advance(run.id).status == Status.UNKNOWN
     until(lambda: LateResult.objects.filter(run=run).exists(), what="the evidence")
@@ -124,15 +124,15 @@ def test_a_result_that_came_before_the_grace_was_over_is_used_and_its_effect_not
     configure: Any,
 ) -> None:
     configure(GRACE_SECONDS=0)
-    made = graph("ready-at-the-end-of-grace")
+    flow = graph("ready-at-the-end-of-grace")
     calls = list[str]()
 
-    @made.node(effect="external")
+    @flow.node(effect="external")
     def send(state: Any, ctx: Any) -> dict[str, Any]:
         calls.append("sent")
         return {"letter": "sent"}
 
-    @made.node()
+    @flow.node()
     def slow(state: Any, ctx: Any) -> None:
         if "drain" not in calls:
             time.sleep(0.3)
@@ -140,24 +140,24 @@ def test_a_result_that_came_before_the_grace_was_over_is_used_and_its_effect_not
             time.sleep(0.8)
 
     for name in ("send", "slow"):
-        made.edge(START, name)
-        made.edge(name, END)
-    run = slice_of(started(made), draining=lambda: "drain" in calls)
+        flow.edge(START, name)
+        flow.edge(name, END)
+    run = slice_of(started(flow), draining=lambda: "drain" in calls)
     assert run.status == Status.QUEUED
     assert runs.advance(run.id).status == Status.COMPLETED
     assert calls == ["sent", "drain"]
 
 
 def test_what_the_system_settled_is_used_even_where_the_input_differs() -> None:
-    made = graph("settled-by-nobody")
+    flow = graph("settled-by-nobody")
 
-    @made.node(effect="external")
+    @flow.node(effect="external")
     def send(state: Any, ctx: Any) -> None:
         raise RuntimeError("the line broke")
 
-    made.edge(START, "send")
-    made.edge("send", END)
-    run = advanced(made)
+    flow.edge(START, "send")
+    flow.edge("send", END)
+    run = advanced(flow)
     rewrite(TaskResult.objects.get(run=run), input_hash="0" * 64)
     runs.settle(run.id, "send:1:0", happened=True, by=None, reason="seen")
     assert runs.advance(run.id).status == Status.COMPLETED
@@ -166,23 +166,23 @@ def test_what_the_system_settled_is_used_even_where_the_input_differs() -> None:
 def test_unknown_comes_before_failed_where_a_gate_beside_it_cannot_be_opened(
     people: cast.People,
 ) -> None:
-    made = graph("unknown-beside-broken-gate")
+    flow = graph("unknown-beside-broken-gate")
 
     def nobody(state: Any) -> list[str]:
         raise RuntimeError("the directory is down")
 
-    @made.node(effect="external")
+    @flow.node(effect="external")
     def send(state: Any, ctx: Any) -> None:
         raise RuntimeError("the line broke")
 
-    @made.node(effect="human", gate=Gate(reviewers=nobody))
+    @flow.node(effect="human", gate=Gate(reviewers=nobody))
     def propose(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": "proposed"}
 
     for name in ("send", "propose"):
-        made.edge(START, name)
-        made.edge(name, END)
-    run = advanced(made)
+        flow.edge(START, name)
+        flow.edge(name, END)
+    run = advanced(flow)
     assert run.status == Status.UNKNOWN
     runs.settle(run.id, "send:1:0", happened=True, by=people.steward, reason="seen")
     assert runs.advance(run.id).status == Status.FAILED
@@ -192,13 +192,13 @@ def test_a_recorded_result_for_another_input_is_not_used_and_a_person_must_say_w
     people: cast.People,
 ) -> None:
     ran: list[str] = []
-    made = graph("changed_input")
-    made.node("act", effect="external")(
+    flow = graph("changed_input")
+    flow.node("act", effect="external")(
         lambda state, ctx: ran.append("act") or {"notes": ["ran"]}
     )
-    made.edge(START, "act")
-    made.edge("act", END)
-    run = started(made)
+    flow.edge(START, "act")
+    flow.edge("act", END)
+    run = started(flow)
     lease = held(run)
     task = Task("act", 1)
     journal.write_intents(lease, [journal.Intent(task, 1, "external", "0" * 64, 0.0)])
@@ -230,7 +230,7 @@ def _asking_before(version: str, *names: str) -> Graph:
     """ask proposes a letter and people sign it; pay breaks, and nobody knows whether it
     happened.
     """
-    made = graph("asking-before", version=version)
+    flow = graph("asking-before", version=version)
     acts: dict[str, Any] = {
         "ask": lambda state, ctx: {"letter": "Dear"},
         "pay": _broken,
@@ -240,11 +240,11 @@ def _asking_before(version: str, *names: str) -> Graph:
         "pay": {"effect": "external"},
     }
     for name in names:
-        made.node(name, **options.get(name, {}))(
+        flow.node(name, **options.get(name, {}))(
             acts.get(name, lambda state, ctx: None)
         )
-    join_in_a_row(made, *names)
-    return made
+    join_in_a_row(flow, *names)
+    return flow
 
 
 def _broken(state: Any, ctx: Any) -> None:
@@ -264,10 +264,14 @@ def test_an_output_settled_on_a_version_without_its_gate_writes_nothing_that_was
 ) -> None:
     run = _unknown_after_signing(people)
     deployed(_asking_before("2", "between", "pay"))
-    given: dict[str, Any] = {"happened": True, "by": people.steward, "reason": "seen"}
+    arguments: dict[str, Any] = {
+        "happened": True,
+        "by": people.steward,
+        "reason": "seen",
+    }
     with pytest.raises(InvalidValue, match="letter was signed at the gate of node ask"):
-        runs.settle(run.id, "pay:1:0", output={"letter": "Yours"}, **given)
-    runs.settle(run.id, "pay:1:0", output={"notes": ["paid"]}, **given)
+        runs.settle(run.id, "pay:1:0", output={"letter": "Yours"}, **arguments)
+    runs.settle(run.id, "pay:1:0", output={"notes": ["paid"]}, **arguments)
     assert runs.advance(run.id).status == Status.COMPLETED
 
 
@@ -295,7 +299,7 @@ def test_a_settled_output_moved_to_a_version_without_its_gate_stops_as_incompati
         " no gate there that asks as much"
     )
     assert "gate of node `ask`" not in [
-        one["what"] for one in error["changes"] if one["weight"] == "breaking"
+        change["what"] for change in error["changes"] if change["weight"] == "breaking"
     ]
     assert version_choice.ways_out(stopped, forks=True).resume == "", (
         "the same version would stop it again"
@@ -303,10 +307,12 @@ def test_a_settled_output_moved_to_a_version_without_its_gate_stops_as_incompati
     registry.replace(old)
     assert version_choice.ways_out(stopped, forks=True).resume == "Finish on version 1"
     runs.resume(run.id)
-    asked = runs.advance(run.id)
-    assert asked.status == Status.PAUSED
-    assert asked.at_node == "pay"
-    run_actions.sign(asked, run_actions.reviewer(people.reviewer), [None, "approve"])
+    asking_run = runs.advance(run.id)
+    assert asking_run.status == Status.PAUSED
+    assert asking_run.at_node == "pay"
+    run_actions.sign(
+        asking_run, run_actions.reviewer(people.reviewer), [None, "approve"]
+    )
     done = runs.advance(run.id)
     assert done.status == Status.COMPLETED
     assert state(done)["letter"] == "Yours"
@@ -319,16 +325,16 @@ def test_an_output_is_settled_by_the_version_that_will_go_on_and_by_no_other(
     run = _unknown_after_signing(people)
     worker = a_worker(fingerprints=[run.fingerprint])
     deployed(_asking_before("2", "ask", "between", "pay"))
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "happened": True,
         "by": people.steward,
         "reason": "seen",
         "output": {"notes": ["paid"]},
     }
     with pytest.raises(UnknownThing):
-        runs.settle(run.id, "pay:1:0", **given)
+        runs.settle(run.id, "pay:1:0", **arguments)
     Worker.objects.filter(id=worker.id).update(stopped_at=worker.heartbeat_at)
     with pytest.raises(UnknownThing):
-        runs.settle(run.id, "pay:1:0", **given)
+        runs.settle(run.id, "pay:1:0", **arguments)
     deployed(_asking_before("3", "ask", "between", "pay"))
-    runs.settle(run.id, "pay:1:0", **given)
+    runs.settle(run.id, "pay:1:0", **arguments)

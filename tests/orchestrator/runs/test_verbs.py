@@ -19,18 +19,18 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def simple() -> str:
-    made = graph("started-with-a-key")
+    flow = graph("started-with-a-key")
 
-    @made.node()
+    @flow.node()
     def work(state: Any, ctx: Any) -> None:
         pass
 
-    made.edge(START, "work")
-    made.edge("work", END)
-    return registered(made).name
+    flow.edge(START, "work")
+    flow.edge("work", END)
+    return registered(flow).name
 
 
-def test_of_many_starts_with_one_key_in_transactions_of_their_callers_one_makes_the_run(
+def test_only_one_of_many_starts_with_one_key_makes_the_run_inside_callers_transactions(
     simple: str,
 ) -> None:
     def start() -> Run:

@@ -41,19 +41,19 @@ PATCH = {"scratch": {"letter": "mended"}}
 @pytest.fixture(autouse=True)
 def breaking_graph() -> None:
     """first, then second, which fails until the letter is mended."""
-    made = graph("breaking")
+    flow = graph("breaking")
 
     def second(state: Any, ctx: Any) -> dict[str, Any]:
         if state.letter != "mended":
             raise RuntimeError("no letter")
         return {"notes": ["second"]}
 
-    made.node("first")(lambda state, ctx: {"notes": ["first"]})
-    made.node("second")(second)
-    made.edge(START, "first")
-    made.edge("first", "second")
-    made.edge("second", END)
-    registered(made)
+    flow.node("first")(lambda state, ctx: {"notes": ["first"]})
+    flow.node("second")(second)
+    flow.edge(START, "first")
+    flow.edge("first", "second")
+    flow.edge("second", END)
+    registered(flow)
 
 
 def failed(count: int) -> list[Run]:
@@ -89,15 +89,15 @@ def test_each_failed_run_of_a_graph_is_forked_from_its_last_good_checkpoint(
     assert done.status == "done"
     assert done.progress["done"] == 3
     assert done.progress["total"] == 3
-    made = forks()
-    origins = {timeline.run_id for timeline in _departures(made)}
+    copies = forks()
+    origins = {timeline.run_id for timeline in _departures(copies)}
     assert origins == {run.id for run in before}
-    assert {runs.advance(run.id).status for run in made} == {"completed"}
-    assert [run_actions.state(run)["notes"] for run in made] == [
+    assert {runs.advance(run.id).status for run in copies} == {"completed"}
+    assert [run_actions.state(run)["notes"] for run in copies] == [
         ["first", "second"]
     ] * 3
-    assert {run.started_by for run in made} == {people.starter}
-    assert [list(verify_run(run.id)) for run in made] == [[]] * 3
+    assert {run.started_by for run in copies} == {people.starter}
+    assert [list(verify_run(run.id)) for run in copies] == [[]] * 3
     assert bulk_fork.counts_of(BulkFork.objects.get()) == {
         "total": 3,
         "forked": 3,
@@ -128,12 +128,12 @@ def test_a_job_that_is_killed_and_taken_again_forks_each_run_once(
     job = runs.fork_many(graph="breaking", patch=PATCH, by=people.starter)
     calls = []
 
-    def dying(*args: Any, **given: Any) -> Run:
-        made = travel_fork(*args, **given)
-        calls.append(made)
+    def dying(*args: Any, **options: Any) -> Run:
+        fork = travel_fork(*args, **options)
+        calls.append(fork)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return made
+        return fork
 
     travel_fork = travel.fork
     monkeypatch.setattr(travel, "fork", dying)
@@ -185,7 +185,7 @@ def test_a_backend_that_does_not_answer_makes_the_job_wait_and_not_refuse(
     failed(1)
     job = runs.fork_many(graph="breaking", by=people.starter)
 
-    def away(*args: Any, **given: Any) -> Run:
+    def away(*args: Any, **options: Any) -> Run:
         raise PayloadsUnavailable("it does not answer")
 
     with monkeypatch.context() as broken:
@@ -225,14 +225,14 @@ def test_a_dry_run_counts_the_plans_of_one_kind_and_writes_nothing(
     assert kind["count"] == 3
     assert len(kind["examples"]) == 3
     assert kind["plan"]["patched"] == ["letter"]
-    assert [one["node"] for one in kind["plan"]["runs"]] == ["second"]
+    assert [run["node"] for run in kind["plan"]["runs"]] == ["second"]
     assert (
         runs.fork_many(graph="breaking", dry_run=True, most=2).to_json()["examined"]
         == 2
     )
     points = [f"{paid_run.key}:step-1", "B-0:step-1"]
     mixed = runs.fork_many(points, dry_run=True)
-    assert [one.plan["needs_yes"] for one in mixed.kinds.values()] == [["pay"], []]
+    assert [kind.plan["needs_yes"] for kind in mixed.kinds.values()] == [["pay"], []]
     assert "Stops before pay" in mixed.to_text()
     wrong = runs.fork_many(
         graph="breaking", patch={"scratch": {"nowhere": 1}}, dry_run=True
@@ -363,11 +363,12 @@ def test_a_bulk_fork_that_was_changed_is_named_by_the_verification_of_everything
     kinds.advance(job.id)
     result = integrity.Verified()
     assert {
-        one.failed for one in integrity.verify_runs(integrity.Wanted(), result, by=None)
+        fault.failed
+        for fault in integrity.verify_runs(integrity.Wanted(), result, by=None)
     } == {0}
     BulkFork.objects.update(by=people.starter)
     result = integrity.Verified()
     list(integrity.verify_runs(integrity.Wanted(), result, by=None))
-    assert [(one["table"], one["code"]) for one in result.bad] == [
+    assert [(fault["table"], fault["code"]) for fault in result.bad] == [
         ("orchestrator_bulkfork", "tampered_row")
     ]

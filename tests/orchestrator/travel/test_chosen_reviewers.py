@@ -72,22 +72,22 @@ def transfer(
     reviewers: Any = by_attribute, state: Any = Transfer, **gate: Any
 ) -> Graph:
     """begin -> ask (human, proposes an account) -> pay (external)"""
-    made = Graph("transfer", input=Order, state=state)
-    made.node("begin")(lambda state, ctx: {"noted": "begun"})
+    flow = Graph("transfer", input=Order, state=state)
+    flow.node("begin")(lambda state, ctx: {"noted": "begun"})
     shown: dict[str, Any] = {"writes": {"account": Show()}, **gate}
-    made.node("ask", effect="human", gate=Gate(reviewers=reviewers, **shown))(
+    flow.node("ask", effect="human", gate=Gate(reviewers=reviewers, **shown))(
         lambda state, ctx: {"account": "PT50"}
     )
 
     def pay(state: Any, ctx: Any) -> None:
         PAID.append(f"{state.account} {state.payee}")
 
-    made.node("pay", effect="external", idempotent=True)(pay)
-    made.edge(START, "begin")
-    made.edge("begin", "ask")
-    made.edge("ask", "pay", when=("approved", "partial"))
-    made.edge("pay", END)
-    return registered(made)
+    flow.node("pay", effect="external", idempotent=True)(pay)
+    flow.edge(START, "begin")
+    flow.edge("begin", "ask")
+    flow.edge("ask", "pay", when=("approved", "partial"))
+    flow.edge("pay", END)
+    return registered(flow)
 
 
 @pytest.fixture(autouse=True)
@@ -214,9 +214,11 @@ def test_a_gate_that_was_asked_on_another_line_guards_what_it_read(
     run = runs.advance(runs.start("transfer", {}).id)
     olive = people.starter
     run = runs.advance(runs.rewind(run.id, f"{run.key}:initial", by=olive).id)
-    made = fork(f"{run.key}:line-1:step-0", {"team": olive.username}, olive)
-    assert asked(made) == ["user:rita"]
-    assert [row.node for row in ApprovalRequest.objects.filter(run=made)] == ["$patch"]
+    forked = fork(f"{run.key}:line-1:step-0", {"team": olive.username}, olive)
+    assert asked(forked) == ["user:rita"]
+    assert [row.node for row in ApprovalRequest.objects.filter(run=forked)] == [
+        "$patch"
+    ]
 
 
 def test_reviewers_who_sign_a_patch_of_their_names_are_followed_by_those_whom_it_names(
@@ -341,23 +343,23 @@ def by_backup(state: Transfer) -> list[str]:
 
 def audited() -> Graph:
     """begin -> ask -> audit (asks whom `team` and `counter` name) -> pay"""
-    made = Graph("transfer", input=Order, state=Transfer)
-    made.node("begin")(lambda state, ctx: {"noted": "begun"})
+    flow = Graph("transfer", input=Order, state=Transfer)
+    flow.node("begin")(lambda state, ctx: {"noted": "begun"})
     first = Gate(reviewers=by_attribute, writes={"account": Show()})
-    made.node("ask", effect="human", gate=first)(lambda state, ctx: {"account": "PT50"})
+    flow.node("ask", effect="human", gate=first)(lambda state, ctx: {"account": "PT50"})
     second = Gate(reviewers=by_backup, writes={"noted": Show()})
-    made.node("audit", effect="human", gate=second)(
+    flow.node("audit", effect="human", gate=second)(
         lambda state, ctx: {"noted": "audited"}
     )
-    made.node("pay", effect="external", idempotent=True)(
+    flow.node("pay", effect="external", idempotent=True)(
         lambda state, ctx: PAID.append(state.account)
     )  # type: ignore[arg-type]
-    made.edge(START, "begin")
-    made.edge("begin", "ask")
-    made.edge("ask", "audit", when=("approved", "partial"))
-    made.edge("audit", "pay", when=("approved", "partial"))
-    made.edge("pay", END)
-    return registered(made)
+    flow.edge(START, "begin")
+    flow.edge("begin", "ask")
+    flow.edge("ask", "audit", when=("approved", "partial"))
+    flow.edge("audit", "pay", when=("approved", "partial"))
+    flow.edge("pay", END)
+    return registered(flow)
 
 
 def audited_run(people: cast.People) -> Run:
@@ -378,9 +380,9 @@ def test_what_two_gates_read_waits_for_the_people_of_both(people: cast.People) -
         "$patch",
         "$patch",
     ]
-    made = fork(behind(run), {"team": "ravi"}, people.starter)
+    forked = fork(behind(run), {"team": "ravi"}, people.starter)
     assert (
-        ApprovalRequest.objects.filter(run=made, node="$patch", status="open").count()
+        ApprovalRequest.objects.filter(run=forked, node="$patch", status="open").count()
         == 2
     )
 
@@ -388,41 +390,42 @@ def test_what_two_gates_read_waits_for_the_people_of_both(people: cast.People) -
 def test_a_patch_is_applied_once_each_of_its_gates_has_approved(
     people: cast.People,
 ) -> None:
-    made = fork(behind(audited_run(people)), {"team": "ravi"}, people.starter)
-    run_actions.sign_open(made, people.reviewer, "approve", requests=1)
-    made = runs.advance(made.id)
-    assert made.status == Status.PAUSED
-    assert run_actions.state(made)["team"] == "rita"
-    approve(made, people.reviewer)
-    made = runs.advance(made.id)
-    assert made.status == Status.COMPLETED
-    assert run_actions.state(made)["team"] == "ravi"
-    assert verify_run(made.id) == []
+    forked = fork(behind(audited_run(people)), {"team": "ravi"}, people.starter)
+    run_actions.sign_open(forked, people.reviewer, "approve", requests=1)
+    new_run = runs.advance(forked.id)
+    assert new_run.status == Status.PAUSED
+    assert run_actions.state(new_run)["team"] == "rita"
+    approve(new_run, people.reviewer)
+    new_run = runs.advance(new_run.id)
+    assert new_run.status == Status.COMPLETED
+    assert run_actions.state(new_run)["team"] == "ravi"
+    assert verify_run(new_run.id) == []
 
 
 def test_a_patch_that_one_of_its_gates_rejects_is_not_applied_at_all(
     people: cast.People,
 ) -> None:
-    made = fork(behind(audited_run(people)), {"team": "ravi"}, people.starter)
-    run_actions.sign_open(made, people.reviewer, "approve", requests=1)
-    made = runs.advance(made.id)
-    approved = ApprovalRequest.objects.filter(run=made, status="settled").values_list(
-        "index", flat=True
-    )
+    forked = fork(behind(audited_run(people)), {"team": "ravi"}, people.starter)
+    run_actions.sign_open(forked, people.reviewer, "approve", requests=1)
+    new_run = runs.advance(forked.id)
+    approved = ApprovalRequest.objects.filter(
+        run=new_run, status="settled"
+    ).values_list("index", flat=True)
     verdicts = [
-        None if row.index in approved else "reject" for row in run_actions.pending(made)
+        None if row.index in approved else "reject"
+        for row in run_actions.pending(new_run)
     ]
-    run_actions.sign(made, people.reviewer, verdicts)
-    made = runs.advance(made.id)
-    assert made.status == Status.REJECTED
-    assert run_actions.state(made)["team"] == "rita"
-    assert verify_run(made.id) == []
+    run_actions.sign(new_run, people.reviewer, verdicts)
+    new_run = runs.advance(new_run.id)
+    assert new_run.status == Status.REJECTED
+    assert run_actions.state(new_run)["team"] == "rita"
+    assert verify_run(new_run.id) == []
 
 
 def test_what_two_gates_sign_of_a_patch_is_not_edited_by_one_of_them(
     people: cast.People,
 ) -> None:
-    made = fork(behind(audited_run(people)), {"team": "ravi"}, people.starter)
+    forked = fork(behind(audited_run(people)), {"team": "ravi"}, people.starter)
     with pytest.raises(InvalidValue, match="another gate"):
-        run_actions.sign(made, people.reviewer, [("edit", "olive"), None])
-    assert run_actions.state(made)["team"] == "rita"
+        run_actions.sign(forked, people.reviewer, [("edit", "olive"), None])
+    assert run_actions.state(forked)["team"] == "rita"

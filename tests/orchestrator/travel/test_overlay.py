@@ -27,15 +27,15 @@ def test_a_mutator_patches_like_any_patch(people: cast.People) -> None:
         state["scratch"]["total"] = 9999
         state["scratch"]["letter"] = "x"
 
-    made = runs.advance(
+    fork = runs.advance(
         runs.fork(
             timeline.list_checkpoints(run.id)[1].id, patch=raise_it, by=people.starter
         ).id
     )
-    assert made.status == "paused"
-    assert run_actions.state(made)["total"] == 10
-    assert run_actions.state(made)["letter"] == "x"
-    assert [row.task for row in run_actions.pending(made)] == ["$patch:1:0"]
+    assert fork.status == "paused"
+    assert run_actions.state(fork)["total"] == 10
+    assert run_actions.state(fork)["letter"] == "x"
+    assert [row.task for row in run_actions.pending(fork)] == ["$patch:1:0"]
 
 
 class Parts(BaseModel):
@@ -48,11 +48,11 @@ class Parts(BaseModel):
 def test_a_key_that_a_mutator_deletes_is_gone_and_a_channel_is_at_its_default_again(
     people: cast.People,
 ) -> None:
-    made = Graph("deleted", input=Order, state=Parts)
-    made.node("fill")(lambda state, ctx: {"parts": {"a": 1, "b": 2}, "letter": "dear"})
-    made.edge(START, "fill")
-    made.edge("fill", END)
-    run = advanced(made)
+    flow = Graph("deleted", input=Order, state=Parts)
+    flow.node("fill")(lambda state, ctx: {"parts": {"a": 1, "b": 2}, "letter": "dear"})
+    flow.edge(START, "fill")
+    flow.edge("fill", END)
+    run = advanced(flow)
 
     def without_a(state: Any) -> None:
         del state["scratch"]["parts"]["a"]
@@ -84,13 +84,13 @@ def test_a_guarded_value_that_a_mutator_deletes_waits_for_its_gate(
 
     point = timeline.list_checkpoints(run.id)[1].id
     assert runs.plan(point, patch=without_total).guarded == {"total": "ask"}
-    made = runs.advance(runs.fork(point, patch=without_total, by=people.starter).id)
+    fork = runs.advance(runs.fork(point, patch=without_total, by=people.starter).id)
     held = [
         (row.task, row.channel, read_value(row, "value"))
-        for row in run_actions.pending(made)
+        for row in run_actions.pending(fork)
     ]
-    assert made.status == "paused"
-    assert run_actions.state(made)["total"] == 10
+    assert fork.status == "paused"
+    assert run_actions.state(fork)["total"] == 10
     assert held == [("$patch:1:0", "total", 0)]
 
 
@@ -135,19 +135,19 @@ def test_a_patch_is_shown_with_the_facts_of_terms_that_do_not_read_it(
     people: cast.People,
 ) -> None:
     facts = [Fact("Where", "input.folder"), Fact("Total", "proposal.total")]
-    made = graph("patched-terms")
+    flow = graph("patched-terms")
     gate = Gate(
         terms=lambda asked: {"reviewers": ["group:claims"], "facts": facts},
         facts=[Fact("Declared", "input.folder")],
         writes={"total": Show()},
     )
-    made.node("propose", effect="human", gate=gate)(lambda state, ctx: {"total": 7})
-    made.edge(START, "propose")
-    made.edge("propose", END)
-    run = advanced(made)
+    flow.node("propose", effect="human", gate=gate)(lambda state, ctx: {"total": 7})
+    flow.edge(START, "propose")
+    flow.edge("propose", END)
+    run = advanced(flow)
     patch = {"scratch": {"total": 999}}
     forked = runs.fork(f"{run.key}:initial", patch=patch, by=people.steward)
-    asked = ApprovalRequest.objects.get(run=forked.id, node="$patch")
-    assert read_value(asked, "facts") == [{"label": "Where", "value": ""}]
-    assert asked.policy["reviewers"] == ["group:claims"]
+    request = ApprovalRequest.objects.get(run=forked.id, node="$patch")
+    assert read_value(request, "facts") == [{"label": "Where", "value": ""}]
+    assert request.policy["reviewers"] == ["group:claims"]
     assert verify_run(forked.id) == []

@@ -32,42 +32,42 @@ DOWN = False
 
 
 def test_what_a_router_decides_may_run(people: cast.People) -> None:
-    made = graph("routed")
+    flow = graph("routed")
     for name in "abc":
-        made.node(name)(lambda state, ctx: None)
-    made.edge(START, "a")
-    made.branch("a", lambda state: "b", {"b": "b", "c": "c"})
-    made.edge("b", END)
-    made.edge("c", END)
-    run = advanced(made)
+        flow.node(name)(lambda state, ctx: None)
+    flow.edge(START, "a")
+    flow.branch("a", lambda state: "b", {"b": "b", "c": "c"})
+    flow.edge("b", END)
+    flow.edge("c", END)
+    run = advanced(flow)
     plan = runs.plan(f"{run.key}:initial")
     assert [task.node for task in plan.runs] == ["a"]
     assert [task.node for task in plan.may_run] == ["b", "c"]
 
 
 def test_visits_are_counted_on_from_the_point(people: cast.People) -> None:
-    made = graph("looped")
-    made.node("a")(lambda state, ctx: {"total": state.total + 1})
-    made.edge(START, "a")
-    made.branch(
+    flow = graph("looped")
+    flow.node("a")(lambda state, ctx: {"total": state.total + 1})
+    flow.edge(START, "a")
+    flow.branch(
         "a",
         lambda state: "again" if state.total < 4 else "end",
         {"again": "a", "end": END},
     )
-    run = advanced(made)
+    run = advanced(flow)
     assert runs.plan(f"{run.key}:step-2").runs == (Task("a", 3, 0),)
 
 
 def test_memory_that_landed_would_be_written_again(people: cast.People) -> None:
-    made = graph("landed")
+    flow = graph("landed")
 
     def keep(state: object, ctx: object) -> None:
         ctx.memory.put("k", "v", "space")  # type: ignore[attr-defined]
 
-    made.node("keep")(keep)
-    made.edge(START, "keep")
-    made.edge("keep", END)
-    run = advanced(made)
+    flow.node("keep")(keep)
+    flow.edge(START, "keep")
+    flow.edge("keep", END)
+    run = advanced(flow)
     assert run.status == Status.COMPLETED
     plan = runs.plan(f"{run.key}:initial")
     assert plan.effects_again == (Task("keep", 1, 0),)
@@ -136,10 +136,10 @@ def test_what_a_fork_of_a_replay_has_done_would_happen_again(
     PAID.clear()
     rita = run_actions.reviewer(people.reviewer)
     replay = runs.replay(f"{run.key}:step-1")
-    made = runs.fork(f"{replay.key}:initial", by=people.starter)
-    made = runs.advance(made.id)
-    run_actions.sign(made, rita, ["approve"])
-    assert runs.advance(made.id).status == Status.COMPLETED
+    fork = runs.fork(f"{replay.key}:initial", by=people.starter)
+    new_run = runs.advance(fork.id)
+    run_actions.sign(new_run, rita, ["approve"])
+    assert runs.advance(new_run.id).status == Status.COMPLETED
     assert len(PAID) == 1
     assert runs.plan(f"{run.key}:at-2").needs_yes == ["pay"]
     other = runs.advance(
@@ -154,22 +154,22 @@ def retried(name: str) -> None:
     """pay (external) --error--> fix -> pay; what it does is kept in PAID unless the
     bank is down.
     """
-    made = graph(name)
+    flow = graph(name)
 
     def pay(state: Any, ctx: Any) -> None:
         if DOWN:
             raise NotDone("the bank is closed")
         PAID.append(str(ctx.idempotency_key))
 
-    made.node("pay", effect="external")(pay)
-    made.node("fix", effect="human", gate=Gate(reviewers=["group:claims"]))(
+    flow.node("pay", effect="external")(pay)
+    flow.node("fix", effect="human", gate=Gate(reviewers=["group:claims"]))(
         lambda state, ctx: [Write("letter", "x")]
     )
-    made.edge(START, "pay")
-    made.edge("pay", END)
-    made.edge("pay", "fix", when="error")
-    made.edge("fix", "pay", when=("approved", "partial"))
-    registered(made)
+    flow.edge(START, "pay")
+    flow.edge("pay", END)
+    flow.edge("pay", "fix", when="error")
+    flow.edge("fix", "pay", when=("approved", "partial"))
+    registered(flow)
 
 
 def test_a_visit_that_the_way_used_up_without_the_effect_does_not_hide_that_another_fork_had_it(
@@ -203,8 +203,8 @@ def test_what_a_fork_cannot_prove_not_to_have_done_may_have_happened_and_marks_n
     plan = runs.plan(f"{run.key}:initial")
     assert plan.may_have_happened == (Task("pay", 1, 0),)
     assert plan.needs_yes == ["pay"]
-    made = runs.rewind(run.id, f"{run.key}:initial")
-    assert made.status == Status.QUEUED
+    rewound = runs.rewind(run.id, f"{run.key}:initial")
+    assert rewound.status == Status.QUEUED
     assert runs.get(below.id).status == Status.PAUSED
     TaskResult.objects.filter(run=run.id).update(took_ms=12345)
     with pytest.raises(TamperedRow):
@@ -216,27 +216,27 @@ def test_the_effects_of_many_forks_that_ran_are_as_many_statements_and_rows_as_t
 ) -> None:
     run = paid("many_forks", people)
     monkeypatch.setattr(lines, "AT_ONCE", 1000)
-    found = []
+    collected = []
     read = []
     for _ in range(2):
         for _ in range(3):
-            given = {
+            arguments = {
                 "answers": {"ask": {"total": 10}},
                 "allow_effects": ["pay"],
                 "by": people.reviewer,
             }
             assert (
-                runs.advance(runs.fork(f"{run.key}:at-2", **given).id).status
+                runs.advance(runs.fork(f"{run.key}:at-2", **arguments).id).status
                 == Status.COMPLETED
             )
         with counted() as statements, fetched.counting() as all_of_it:
-            found.append(runs.plan(f"{run.key}:at-2").effects_again)
+            collected.append(runs.plan(f"{run.key}:at-2").effects_again)
         read.append((len(statements), all_of_it.bytes))
     (few, little), (many, much) = read
     assert many == few
     assert much - little <= 3 * 32, "no more than the ids of the forks"
     monkeypatch.setattr(lines, "AT_ONCE", 2)
-    assert [*found, runs.plan(f"{run.key}:at-2").effects_again] == [
+    assert [*collected, runs.plan(f"{run.key}:at-2").effects_again] == [
         (Task("pay", 1, 0),)
     ] * 3
 
@@ -244,15 +244,15 @@ def test_the_effects_of_many_forks_that_ran_are_as_many_statements_and_rows_as_t
 def test_what_an_idempotent_node_says_did_not_happen_stops_no_fork(
     people: cast.People,
 ) -> None:
-    made = graph("idempotent_not_done")
+    flow = graph("idempotent_not_done")
 
     def pay(state: object, ctx: object) -> None:
         raise NotDone("the bank is closed")
 
-    made.node("pay", effect="external", idempotent=True)(pay)
-    made.edge(START, "pay")
-    made.edge("pay", END)
-    run = advanced(made)
+    flow.node("pay", effect="external", idempotent=True)(pay)
+    flow.edge(START, "pay")
+    flow.edge("pay", END)
+    run = advanced(flow)
     assert run.status == Status.FAILED
     assert TaskResult.objects.get(run=run).outcome == "not_done"
     plan = runs.plan(f"{run.key}:initial")
@@ -268,15 +268,15 @@ def test_what_an_idempotent_node_says_did_not_happen_stops_no_fork(
 def test_an_error_of_an_idempotent_node_that_says_nothing_may_have_acted(
     people: cast.People,
 ) -> None:
-    made = graph("idempotent_broken")
+    flow = graph("idempotent_broken")
 
     def pay(state: object, ctx: object) -> None:
         raise ValueError
 
-    made.node("pay", effect="external", idempotent=True)(pay)
-    made.edge(START, "pay")
-    made.edge("pay", END)
-    run = advanced(made)
+    flow.node("pay", effect="external", idempotent=True)(pay)
+    flow.edge(START, "pay")
+    flow.edge("pay", END)
+    run = advanced(flow)
     assert runs.plan(f"{run.key}:initial").may_have_happened == (Task("pay", 1, 0),)
 
 
@@ -340,8 +340,8 @@ def test_the_plan_of_a_replay_runs_nothing_that_acts_or_asks_from_any_point(
         assert plan.may_have_happened == ()
         assert plan.asks == ()
         assert plan.stops == ()
-        made = runs.advance(runs.replay(row.id).id)
-        report = runs.replay_report(made.id)
+        replay = runs.advance(runs.replay(row.id).id)
+        report = runs.replay_report(replay.id)
         assert {*report["reused"]} <= {str(task) for task in plan.reused}
-        assert made.status == Status.COMPLETED
+        assert replay.status == Status.COMPLETED
         assert len(PAID) == 1

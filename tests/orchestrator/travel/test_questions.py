@@ -39,18 +39,18 @@ def fails(state: Any, ctx: Any) -> None:
 
 def asking_in(version: str, *, beside: bool, state: type[BaseModel] = Notes) -> Graph:
     """A version of a graph that asks, perhaps `beside` a node that fails."""
-    made = Graph("asking", version=version, input=Order, state=state)
+    flow = Graph("asking", version=version, input=Order, state=state)
     gate = Gate(reviewers=["group:claims"])
-    made.node("ask", effect="human", gate=gate)(ask_only)
-    made.node("after")(lambda state, ctx: {"notes": [f"total {state.total}"]})
-    made.edge(START, "ask")
-    made.edge("ask", "after", when=("approved", "partial"))
-    made.edge("after", END)
+    flow.node("ask", effect="human", gate=gate)(ask_only)
+    flow.node("after")(lambda state, ctx: {"notes": [f"total {state.total}"]})
+    flow.edge(START, "ask")
+    flow.edge("ask", "after", when=("approved", "partial"))
+    flow.edge("after", END)
     if beside:
-        made.node("fails")(fails)
-        made.edge(START, "fails")
-        made.edge("fails", END)
-    return made
+        flow.node("fails")(fails)
+        flow.edge(START, "fails")
+        flow.edge("fails", END)
+    return flow
 
 
 def notes_it(state: Any) -> None:

@@ -131,15 +131,15 @@ def test_a_fork_of_an_encrypted_run_is_encrypted_and_can_be_resumed(
 def test_a_fork_without_a_run_is_rotated_too(
     cellar: Path, settings: Any, place: str
 ) -> None:
-    known = settings.COUNTERSIGN
+    settings_before = settings.COUNTERSIGN
     keys = {"one": bytes(range(32)), "two": bytes(range(1, 33))}
-    settings.COUNTERSIGN = {**known, "ENCRYPTION_KEYS": {"one": keys["one"]}}
+    settings.COUNTERSIGN = {**settings_before, "ENCRYPTION_KEYS": {"one": keys["one"]}}
     origin = advanced(chain("rotated", "a", payloads=place, encrypted=True))
     forked = CheckpointStore(place).fork(f"{origin.key}:step-1")
-    settings.COUNTERSIGN = {**known, "ENCRYPTION_KEYS": keys}
+    settings.COUNTERSIGN = {**settings_before, "ENCRYPTION_KEYS": keys}
     list(key_rotation.rotate(key_rotation.Rotated()))
     assert key_rotation.behind() == {}
-    settings.COUNTERSIGN = {**known, "ENCRYPTION_KEYS": {"two": keys["two"]}}
+    settings.COUNTERSIGN = {**settings_before, "ENCRYPTION_KEYS": {"two": keys["two"]}}
     document = reader.document_at(forked.id)
     assert document is not None
     assert document["scratch"]["notes"] == ["a"]
@@ -202,15 +202,15 @@ def _asked(forked: Any) -> Run:
 
 
 def _gated(name: str, **gate: Any) -> Graph:
-    made = graph(name)
-    made.node("first")(lambda state, ctx: {"notes": ["first"]})
-    made.node("ask", effect="human", gate=Gate(reviewers=["group:claims"], **gate))(
+    flow = graph(name)
+    flow.node("first")(lambda state, ctx: {"notes": ["first"]})
+    flow.node("ask", effect="human", gate=Gate(reviewers=["group:claims"], **gate))(
         lambda state, ctx: [Write("letter", "proposed")]
     )
-    made.edge(START, "first")
-    made.edge("first", "ask")
-    made.edge("ask", END)
-    return made
+    flow.edge(START, "first")
+    flow.edge("first", "ask")
+    flow.edge("ask", END)
+    return flow
 
 
 def test_a_patch_of_a_guarded_channel_needs_its_signatures(people: cast.People) -> None:
@@ -292,13 +292,13 @@ def test_four_eyes_may_be_in_the_terms_of_a_gate(now: dict[str, Any]) -> None:
 
 
 def test_an_effect_that_happened_after_the_point_needs_a_yes() -> None:
-    made = graph("acts")
-    made.node("before")(lambda state, ctx: None)
-    made.node("pay", effect="external", idempotent=True)(lambda state, ctx: None)
-    made.edge(START, "before")
-    made.edge("before", "pay")
-    made.edge("pay", END)
-    run = advanced(made)
+    flow = graph("acts")
+    flow.node("before")(lambda state, ctx: None)
+    flow.node("pay", effect="external", idempotent=True)(lambda state, ctx: None)
+    flow.edge(START, "before")
+    flow.edge("before", "pay")
+    flow.edge("pay", END)
+    run = advanced(flow)
     forked = runs.advance(
         runs.resume(CheckpointStore().fork(f"{run.key}:step-1").run).id
     )
@@ -317,14 +317,14 @@ def test_an_effect_that_happened_after_the_point_needs_a_yes() -> None:
 
 
 def test_an_open_superstep_goes_on_in_the_fork() -> None:
-    made = graph("open")
+    flow = graph("open")
     broken = [True]
-    made.node("a")(
+    flow.node("a")(
         lambda state, ctx: {"notes": ["a"]} if not broken else 1 / broken.count(False)
     )  # type: ignore[arg-type, return-value]
-    made.edge(START, "a")
-    made.edge("a", END)
-    run = advanced(made)
+    flow.edge(START, "a")
+    flow.edge("a", END)
+    run = advanced(flow)
     assert run.status == Status.FAILED
     forked = CheckpointStore().fork(f"{run.key}:at-1")
     broken.clear()
@@ -359,8 +359,8 @@ def test_a_fork_whose_version_is_gone_is_refused_with_its_cure_where_a_migration
         runs.resume(forked.run)
     assert not Run.objects.filter(id=forked.run).exists()
     assert f"{run.key}:at-1" in refused.value.message
-    made = runs.fork(f"{run.key}:at-1", patch={"scratch": {"total": "7 euros"}})
-    assert run_actions.state(made)["total"] == "7 euros"
+    fork = runs.fork(f"{run.key}:at-1", patch={"scratch": {"total": "7 euros"}})
+    assert run_actions.state(fork)["total"] == "7 euros"
 
 
 def test_a_fork_of_a_graph_that_is_not_here_says_so() -> None:

@@ -34,18 +34,18 @@ class State(BaseModel):
 
 def loop() -> Graph:
     """A loop whose every visit replaces a body of 2 KB."""
-    made = Graph("costs", input=Steps, state=State)
+    flow = Graph("costs", input=Steps, state=State)
 
-    @made.node()
+    @flow.node()
     def step(state: State, ctx: Any) -> dict[str, Any]:
         n = state.n + 1
         return {"n": n, "left": ctx.input.steps - n, "body": f"{n:06} " * 300}
 
-    made.edge(START, "step")
-    made.branch(
+    flow.edge(START, "step")
+    flow.branch(
         "step", lambda state: "on" if state.left else "off", {"on": "step", "off": END}
     )
-    return registered(made)
+    return registered(flow)
 
 
 def history(steps: int) -> Run:
@@ -65,11 +65,11 @@ def forked(run: Run) -> tuple[int, int]:
     and the bytes they fetched.
     """
     last = {"scratch": {"n": run.superstep - 1}}
-    with counted() as sent, fetched.counting() as found:
-        made = runs.advance(runs.fork(middle(run).id, patch=last).id)
-    assert made.status == "completed"
-    assert made.superstep == run.superstep // 2 + 1
-    return len(sent), found.bytes
+    with counted() as sent, fetched.counting() as fetches:
+        fork = runs.advance(runs.fork(middle(run).id, patch=last).id)
+    assert fork.status == "completed"
+    assert fork.superstep == run.superstep // 2 + 1
+    return len(sent), fetches.bytes
 
 
 def test_a_fork_and_its_first_step_take_the_same_statements_however_long_the_history_is() -> (
@@ -92,8 +92,8 @@ def test_fifty_of_many_are_listed_in_one_query_and_the_state_in_the_middle_is_on
         assert len(timeline.list_checkpoints(run.id, limit=50)) == 50
     assert len(sent) == 1
     id = middle(run).id
-    with counted() as sent, fetched.counting() as found:
+    with counted() as sent, fetched.counting() as fetches:
         state = timeline.state_at(id)
     assert len(sent) == 1
     assert state["scratch"]["n"] == LONG // 2
-    assert 0 < found.bytes <= 2.5 * len(canonical.encode(state))
+    assert 0 < fetches.bytes <= 2.5 * len(canonical.encode(state))

@@ -27,17 +27,17 @@ def _beside(name: str, **options: Any) -> Graph:
     """pay (external), ask (human, writes total) and b (fails while BROKEN) in one
     superstep.
     """
-    made = graph(name)
-    made.node("pay", effect="external", idempotent=True)(
+    flow = graph(name)
+    flow.node("pay", effect="external", idempotent=True)(
         lambda state, ctx: PAID.append("pay")
     )  # type: ignore[arg-type]
     gate = Gate(reviewers=["group:claims"], writes={"total": Show()})
-    made.node("ask", effect="human", gate=gate)(lambda state, ctx: [Write("total", 10)])
-    made.node("b", **options)(lambda state, ctx: {"notes": [f"b {1 // (not BROKEN)}"]})
+    flow.node("ask", effect="human", gate=gate)(lambda state, ctx: [Write("total", 10)])
+    flow.node("b", **options)(lambda state, ctx: {"notes": [f"b {1 // (not BROKEN)}"]})
     for one in ("pay", "ask", "b"):
-        made.edge(START, one)
-        made.edge(one, END)
-    return made
+        flow.edge(START, one)
+        flow.edge(one, END)
+    return flow
 
 
 @pytest.fixture(autouse=True)
@@ -97,21 +97,21 @@ def test_a_rejected_patch_of_an_open_superstep_ends_the_run(
 def test_a_signature_beside_a_node_that_waits_for_a_yes_is_applied_when_it_has_it(
     people: cast.People,
 ) -> None:
-    made = graph("stopped_open")
+    flow = graph("stopped_open")
 
     def pay(state: Any, ctx: Any) -> None:
         PAID.append("pay")
         if BROKEN:
             raise RuntimeError
 
-    made.node("pay", effect="external")(pay)
-    made.node("ask", effect="human", gate=Gate(reviewers=["group:claims"]))(
+    flow.node("pay", effect="external")(pay)
+    flow.node("ask", effect="human", gate=Gate(reviewers=["group:claims"]))(
         lambda state, ctx: [Write("letter", "x")]
     )
     for one in ("pay", "ask"):
-        made.edge(START, one)
-        made.edge(one, END)
-    run = advanced(made)
+        flow.edge(START, one)
+        flow.edge(one, END)
+    run = advanced(flow)
     assert run.status == Status.UNKNOWN
     BROKEN.clear()
     made_fork = runs.advance(runs.fork(f"{run.key}:at-1", by=people.starter).id)
@@ -131,17 +131,17 @@ def test_a_signature_beside_a_node_that_waits_for_a_yes_is_applied_when_it_has_i
 def test_a_task_that_failed_beside_a_stop_runs_again_without_that_yes(
     people: cast.People,
 ) -> None:
-    made = graph("failed_beside")
-    made.node("pay", effect="external", idempotent=True)(
+    flow = graph("failed_beside")
+    flow.node("pay", effect="external", idempotent=True)(
         lambda state, ctx: PAID.append("pay")
     )  # type: ignore[arg-type]
-    made.node("a")(lambda state, ctx: {"notes": [f"a {1 // (not BROKEN)}"]})
-    made.edge(START, "pay")
-    made.edge(START, "a")
-    made.edge("pay", END)
-    made.edge("a", END)
+    flow.node("a")(lambda state, ctx: {"notes": [f"a {1 // (not BROKEN)}"]})
+    flow.edge(START, "pay")
+    flow.edge(START, "a")
+    flow.edge("pay", END)
+    flow.edge("a", END)
     BROKEN.clear()
-    run = advanced(made)
+    run = advanced(flow)
     BROKEN.append(True)
     fork = runs.advance(runs.fork(f"{run.key}:initial", by=people.starter).id)
     assert fork.status == Status.FAILED
@@ -161,15 +161,15 @@ def test_a_task_that_failed_beside_a_stop_runs_again_without_that_yes(
 def test_what_was_remembered_at_a_gate_is_not_remembered_again_without_a_yes(
     people: cast.People,
 ) -> None:
-    made = graph("remembers_at_a_gate")
+    flow = graph("remembers_at_a_gate")
 
     def propose(state: Any, ctx: Any) -> None:
         ctx.memory.put("k", "v", "gated space")
 
-    made.node("ask", effect="human", gate=Gate(reviewers=["group:claims"]))(propose)
-    made.edge(START, "ask")
-    made.edge("ask", END)
-    run = advanced(made)
+    flow.node("ask", effect="human", gate=Gate(reviewers=["group:claims"]))(propose)
+    flow.edge(START, "ask")
+    flow.edge("ask", END)
+    run = advanced(flow)
     rita = run_actions.reviewer(people.reviewer)
     run_actions.sign_open(run, rita, "approve")
     assert runs.advance(run.id).status == Status.COMPLETED
@@ -217,15 +217,15 @@ def test_a_store_s_patch_is_not_laundered_by_going_back_before_it_was_signed(
 def test_who_guards_a_channel_is_who_wrote_it_last_on_the_way(
     people: cast.People,
 ) -> None:
-    made = graph("two_writers")
+    flow = graph("two_writers")
     for name, group in (("cfo", "group:claims"), ("clerk", "group:clerks")):
-        made.node(name, effect="human", gate=Gate(reviewers=[group]))(
+        flow.node(name, effect="human", gate=Gate(reviewers=[group]))(
             lambda state, ctx: [Write("letter", ctx.node)]
         )
-    made.edge(START, "cfo")
-    made.edge("cfo", "clerk")
-    made.edge("clerk", END)
-    run = advanced(made)
+    flow.edge(START, "cfo")
+    flow.edge("cfo", "clerk")
+    flow.edge("clerk", END)
+    run = advanced(flow)
     rita = run_actions.reviewer(people.reviewer)
     run_actions.sign_open(run, rita, "approve")
     run = runs.advance(run.id)
@@ -244,16 +244,16 @@ def test_who_guards_a_channel_is_who_wrote_it_last_on_the_way(
 def test_a_channel_written_past_a_gate_that_needed_nobody_is_guarded(
     people: cast.People,
 ) -> None:
-    made = graph("waived_guard")
+    flow = graph("waived_guard")
     gate = Gate(
         reviewers=["group:claims"], needs_approval=lambda state, proposal: False
     )
-    made.node("ask", effect="human", gate=gate)(
+    flow.node("ask", effect="human", gate=gate)(
         lambda state, ctx: [Write("letter", "x")]
     )
-    made.edge(START, "ask")
-    made.edge("ask", END)
-    run = advanced(made)
+    flow.edge(START, "ask")
+    flow.edge("ask", END)
+    run = advanced(flow)
     assert runs.plan(f"{run.key}:at-1", patch={"scratch": {"letter": "y"}}).guarded == {
         "letter": "ask"
     }

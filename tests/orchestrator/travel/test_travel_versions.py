@@ -51,9 +51,9 @@ class InMoney(BaseModel):
 
 def graph_with(state: type[BaseModel], proposed: str = "010.00") -> Graph:
     """ask (human, proposes that total) -> pay (external)"""
-    made = Graph(NAME, input=Order, state=state)
+    flow = Graph(NAME, input=Order, state=state)
     gate = Gate(reviewers=["group:claims"])
-    made.node("ask", effect="human", gate=gate)(
+    flow.node("ask", effect="human", gate=gate)(
         lambda state, ctx: [Write("total", proposed), Write("free", "1")]
     )
 
@@ -61,11 +61,11 @@ def graph_with(state: type[BaseModel], proposed: str = "010.00") -> Graph:
         PAID.append(state.total)
         return {"notes": [f"paid {state.total}"]}
 
-    made.node("pay", effect="external", idempotent=True)(pay)
-    made.edge(START, "ask")
-    made.edge("ask", "pay", when=("approved", "partial"))
-    made.edge("pay", END)
-    return registered(made)
+    flow.node("pay", effect="external", idempotent=True)(pay)
+    flow.edge(START, "ask")
+    flow.edge("ask", "pay", when=("approved", "partial"))
+    flow.edge("pay", END)
+    return registered(flow)
 
 
 @pytest.fixture
@@ -94,41 +94,41 @@ def test_a_signed_value_that_another_version_reads_otherwise_waits_for_the_same_
 ) -> None:
     plan = runs.plan(behind_the_gate(signed))
     assert plan.guarded == {"total": "ask"}
-    made = runs.advance(
+    fork = runs.advance(
         runs.fork(behind_the_gate(signed), allow_effects=["pay"], by=people.starter).id
     )
-    assert made.status == Status.PAUSED
+    assert fork.status == Status.PAUSED
     assert PAID == []
-    asked = ApprovalRequest.objects.get(run=made.id)
-    assert asked.node == "$patch"
-    assert asked.writes == 1
-    assert str(read_value(asked, "why")).startswith(
+    request = ApprovalRequest.objects.get(run=fork.id)
+    assert request.node == "$patch"
+    assert request.writes == 1
+    assert str(read_value(request, "why")).startswith(
         "Version 1 of retyped reads this value otherwise"
     )
-    assert timeline.head_state(made.id)["scratch"]["total"] == "010.00", (
+    assert timeline.head_state(fork.id)["scratch"]["total"] == "010.00", (
         "as it was signed, until it is signed anew"
     )
-    run_actions.sign(made, people.reviewer, ["approve"])
-    made = runs.advance(made.id)
-    assert made.status == Status.COMPLETED
+    run_actions.sign(fork, people.reviewer, ["approve"])
+    new_run = runs.advance(fork.id)
+    assert new_run.status == Status.COMPLETED
     assert [Decimal("10.00")] == PAID
-    assert not list(verify_run(made.id))
+    assert not list(verify_run(new_run.id))
 
 
 def test_a_value_of_another_version_that_is_rejected_is_not_taken(
     signed: Run, people: cast.People
 ) -> None:
-    made = runs.advance(
+    fork = runs.advance(
         runs.fork(behind_the_gate(signed), allow_effects=["pay"], by=people.starter).id
     )
-    run_actions.sign(made, people.reviewer, ["reject"])
-    made = runs.advance(made.id)
-    assert made.status == Status.REJECTED
+    run_actions.sign(fork, people.reviewer, ["reject"])
+    new_run = runs.advance(fork.id)
+    assert new_run.status == Status.REJECTED
     assert PAID == []
-    assert timeline.head_state(made.id)["scratch"]["total"] == "010.00"
+    assert timeline.head_state(new_run.id)["scratch"]["total"] == "010.00"
     # To go back behind that asks anew, and takes nothing either.
     again = runs.advance(
-        runs.fork(f"{made.key}:initial", allow_effects=["pay"], by=people.starter).id
+        runs.fork(f"{new_run.key}:initial", allow_effects=["pay"], by=people.starter).id
     )
     assert again.status == Status.PAUSED
     assert PAID == []
@@ -142,11 +142,11 @@ def test_a_patch_of_another_channel_of_the_gate_does_not_hide_what_the_version_c
         "total": "ask",
         "free": "ask",
     }
-    made = runs.advance(
+    fork = runs.advance(
         runs.fork(behind_the_gate(signed), patch=patch, allow_effects=["pay"]).id
     )
-    assert made.status == Status.PAUSED
-    assert ApprovalRequest.objects.get(run=made.id).writes == 2
+    assert fork.status == Status.PAUSED
+    assert ApprovalRequest.objects.get(run=fork.id).writes == 2
     assert PAID == []
 
 
@@ -154,11 +154,11 @@ def test_a_replay_under_another_version_asks_nobody(
     signed: Run, people: cast.People
 ) -> None:
     assert not runs.plan(behind_the_gate(signed), "replay").guarded
-    made = runs.advance(runs.replay(behind_the_gate(signed), by=people.starter).id)
-    assert made.status == Status.COMPLETED
+    replay = runs.advance(runs.replay(behind_the_gate(signed), by=people.starter).id)
+    assert replay.status == Status.COMPLETED
     assert PAID == []
-    assert ApprovalRequest.objects.filter(run=made.id).count() == 0
-    assert [one["task"] for one in runs.replay_report(made.id)["diverged"]] == [
+    assert ApprovalRequest.objects.filter(run=replay.id).count() == 0
+    assert [task["task"] for task in runs.replay_report(replay.id)["diverged"]] == [
         "pay:1:0"
     ]
 
@@ -179,19 +179,19 @@ def test_what_waits_at_the_point_is_signed_as_the_version_that_goes_on_reads_it(
     people: cast.People,
 ) -> None:
     run = waiting_at_the_gate(people, "010.00")
-    made = runs.fork(run.head or "", by=people.starter)
-    asked = {row.channel: read_value(row, "value") for row in run_actions.pending(made)}
+    fork = runs.fork(run.head or "", by=people.starter)
+    asked = {row.channel: read_value(row, "value") for row in run_actions.pending(fork)}
     assert asked == {"total": "10.00", "free": "1"}
     run_actions.sign(
-        made, run_actions.reviewer(people.reviewer), ["approve", "approve"]
+        fork, run_actions.reviewer(people.reviewer), ["approve", "approve"]
     )
-    made = runs.advance(made.id)
-    assert made.status == Status.COMPLETED
+    new_run = runs.advance(fork.id)
+    assert new_run.status == Status.COMPLETED
     assert [Decimal("10.00")] == PAID
-    assert run_actions.state(made)["total"] == asked["total"], (
+    assert run_actions.state(new_run)["total"] == asked["total"], (
         "what was set is what was signed"
     )
-    assert not list(verify_run(made.id))
+    assert not list(verify_run(new_run.id))
 
 
 def test_a_waiting_value_that_the_new_version_does_not_accept_is_refused_with_its_place(
@@ -216,18 +216,18 @@ def test_what_an_open_superstep_keeps_is_taken_as_the_version_that_goes_on_reads
     people: cast.People, proposed: str
 ) -> None:
     def made_with(state: type[BaseModel], *, fails: bool) -> None:
-        made = Graph("half_done", input=Order, state=state)
-        made.node("good")(lambda state, ctx: [Write("free", proposed)])
+        flow = Graph("half_done", input=Order, state=state)
+        flow.node("good")(lambda state, ctx: [Write("free", proposed)])
 
         def bad(state: Any, ctx: Any) -> None:
             if fails:
                 raise RuntimeError("not yet")
 
-        made.node("bad")(bad)
+        flow.node("bad")(bad)
         for name in ("good", "bad"):
-            made.edge(START, name)
-            made.edge(name, END)
-        registered(made)
+            flow.edge(START, name)
+            flow.edge(name, END)
+        registered(flow)
 
     made_with(InText, fails=True)
     run = runs.advance(runs.start("half_done", {}).id)
@@ -238,9 +238,9 @@ def test_what_an_open_superstep_keeps_is_taken_as_the_version_that_goes_on_reads
             runs.fork(run.head or "")
         assert refused.value.facts["path"] == "good.free"
         return
-    made = runs.advance(runs.fork(run.head or "").id)
-    assert made.status == Status.COMPLETED
-    assert run_actions.state(made)["free"] == "10.00"
+    fork = runs.advance(runs.fork(run.head or "").id)
+    assert fork.status == Status.COMPLETED
+    assert run_actions.state(fork)["free"] == "10.00"
 
 
 def test_what_was_signed_cannot_be_patched_in_a_version_that_has_no_gate_to_ask_at(
@@ -277,9 +277,9 @@ def in_cents(state: Any) -> None:
     state["scratch"]["total"] *= 100
 
 
-def deployed_with(made: Graph, migrates: Any) -> None:
-    made.migration(from_version="1")(migrates)
-    deployed(made)
+def deployed_with(flow: Graph, migrates: Any) -> None:
+    flow.migration(from_version="1")(migrates)
+    deployed(flow)
 
 
 def at_total(run: Run) -> str:
@@ -298,15 +298,15 @@ def test_a_fork_goes_onto_another_version_by_its_migration(
     run = finished(people)
     deployed_with(paying("2", state), migrates)
     assert runs.plan(at_total(run)).patched == ("total",)
-    made = runs.fork(at_total(run), by=people.starter)
-    assert made.version == "2"
-    assert run_actions.state(made)["total"] == total
-    made = runs.advance(made.id)
-    assert made.status == Status.PAUSED
-    run_actions.sign(made, run_actions.reviewer(people.reviewer), ["approve"])
-    assert runs.advance(made.id).status == Status.COMPLETED
-    assert run_actions.state(made)["notes"] == [f"sent Dear {total}"]
-    assert not list(verify_run(made.id))
+    fork = runs.fork(at_total(run), by=people.starter)
+    assert fork.version == "2"
+    assert run_actions.state(fork)["total"] == total
+    new_run = runs.advance(fork.id)
+    assert new_run.status == Status.PAUSED
+    run_actions.sign(new_run, run_actions.reviewer(people.reviewer), ["approve"])
+    assert runs.advance(new_run.id).status == Status.COMPLETED
+    assert run_actions.state(new_run)["notes"] == [f"sent Dear {total}"]
+    assert not list(verify_run(new_run.id))
     replayed = runs.replay(at_total(run), by=people.starter)
     assert run_actions.state(replayed)["total"] == total
 
@@ -338,17 +338,17 @@ def test_a_migration_takes_a_channel_out_of_a_fork_and_without_one_it_is_refused
         paying("3", Fewer, nodes=nodes),
         lambda state: state["scratch"].pop("total") and None,
     )
-    made = runs.fork(run.head or "", by=people.starter)
-    assert run_actions.state(made) == {"notes": [], "letter": "Dear"}
+    fork = runs.fork(run.head or "", by=people.starter)
+    assert run_actions.state(fork) == {"notes": [], "letter": "Dear"}
 
 
 def test_what_a_migration_makes_of_a_signed_channel_waits_in_a_fork_for_its_signatures(
     people: cast.People,
 ) -> None:
     run = finished(people, nodes=("fetch", "propose", "file"))
-    made = paying("2", nodes=("fetch", "propose", "file"))
+    flow = paying("2", nodes=("fetch", "propose", "file"))
     deployed_with(
-        made,
+        flow,
         lambda state: state["scratch"].update(
             letter=f"{state['scratch']['letter']} all"
         ),
@@ -418,9 +418,9 @@ def test_a_version_that_would_do_again_what_an_open_superstep_has_done_takes_no_
             raise RuntimeError("not yet")
 
     def side_by_side(version: str, *more: tuple[str, str]) -> Graph:
-        made = Graph("beside", version=version, input=Order, state=Notes)
-        made.node("a")(act)
-        made.node("pay", effect="external", idempotent=True)(
+        flow = Graph("beside", version=version, input=Order, state=Notes)
+        flow.node("a")(act)
+        flow.node("pay", effect="external", idempotent=True)(
             lambda state, ctx: PAID.append("paid")
         )
         for source, target in (
@@ -430,8 +430,8 @@ def test_a_version_that_would_do_again_what_an_open_superstep_has_done_takes_no_
             ("pay", END),
             *more,
         ):
-            made.edge(source, target)
-        return made
+            flow.edge(source, target)
+        return flow
 
     PAID.clear()
     run = advanced(side_by_side("1"))
@@ -456,8 +456,8 @@ def test_a_version_of_another_input_takes_no_fork(people: cast.People) -> None:
         claim: str
 
     run = finished(people)
-    made = paying("2")
-    made.input = Given
-    deployed(made)
+    flow = paying("2")
+    flow.input = Given
+    deployed(flow)
     with pytest.raises(IncompatibleGraph, match="has another input"):
         runs.fork(at_total(run), by=people.starter)

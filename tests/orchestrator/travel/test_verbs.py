@@ -41,20 +41,20 @@ def test_a_fork_goes_on_from_its_point_with_the_patch_and_the_origin_stays_as_it
 ) -> None:
     run = paid("forked", people)
     before = rows_of(run)
-    made = runs.fork(
+    fork = runs.fork(
         f"{run.key}:step-1", patch={"scratch": {"letter": "dear"}}, by=people.starter
     )
-    assert made.status == Status.QUEUED
-    assert made.origin_checkpoint == timeline.get_checkpoint(f"{run.key}:step-1").id
-    assert made.started_by == people.starter
-    assert made.key == f"{run.key}~{str(made.id)[:8]}"
-    made = runs.advance(made.id)
-    assert made.status == Status.PAUSED
-    assert made.at_node == "ask"
-    assert run_actions.state(made)["letter"] == "dear"
-    assert run_actions.sources(made)[0] == "fork"
+    assert fork.status == Status.QUEUED
+    assert fork.origin_checkpoint == timeline.get_checkpoint(f"{run.key}:step-1").id
+    assert fork.started_by == people.starter
+    assert fork.key == f"{run.key}~{str(fork.id)[:8]}"
+    new_run = runs.advance(fork.id)
+    assert new_run.status == Status.PAUSED
+    assert new_run.at_node == "ask"
+    assert run_actions.state(new_run)["letter"] == "dear"
+    assert run_actions.sources(new_run)[0] == "fork"
     assert rows_of(run) == before
-    assert [list(verify_run(one.id)) for one in (run, made)] == [[], []]
+    assert [list(verify_run(each_run.id)) for each_run in (run, new_run)] == [[], []]
 
 
 def test_a_fork_of_a_fork_knows_what_happened_in_the_first_origin(
@@ -62,11 +62,11 @@ def test_a_fork_of_a_fork_knows_what_happened_in_the_first_origin(
 ) -> None:
     run = paid("grandchild", people)
     child = runs.fork(f"{run.key}:step-1", by=people.starter)
-    made = runs.advance(runs.fork(f"{child.key}:initial", by=people.starter).id)
-    run_actions.sign(made, people.reviewer, ["approve"])
-    made = runs.advance(made.id)
-    assert made.status == Status.PAUSED
-    assert made.at_node == "pay"
+    fork = runs.advance(runs.fork(f"{child.key}:initial", by=people.starter).id)
+    run_actions.sign(fork, people.reviewer, ["approve"])
+    new_run = runs.advance(fork.id)
+    assert new_run.status == Status.PAUSED
+    assert new_run.at_node == "pay"
     assert len(PAID) == 1
 
 
@@ -74,40 +74,40 @@ def test_an_effect_that_happened_stops_the_fork_before_it_until_somebody_says_ye
     people: cast.People,
 ) -> None:
     run = paid("again", people)
-    made = runs.advance(
+    fork = runs.advance(
         runs.fork(
             f"{run.key}:at-2", answers={"ask": {"total": 10}}, by=people.reviewer
         ).id
     )
-    assert made.status == Status.PAUSED
-    assert made.at_node == "pay"
+    assert fork.status == Status.PAUSED
+    assert fork.at_node == "pay"
     assert len(PAID) == 1
-    assert run_actions.event_payloads(made, "run_paused")[-1]["stopped_before"] == [
+    assert run_actions.event_payloads(fork, "run_paused")[-1]["stopped_before"] == [
         "pay"
     ]
     with pytest.raises(WrongStatus, match="stopped before pay"):
-        runs.resume(made.id, by=people.starter)
+        runs.resume(fork.id, by=people.starter)
     with pytest.raises(InvalidValue, match="needs no yes for first"):
-        runs.resume(made.id, allow_effects=["first"], by=people.starter)
-    runs.resume(made.id, allow_effects=["pay"], by=people.starter)
-    made = runs.advance(made.id)
-    assert made.status == Status.COMPLETED
+        runs.resume(fork.id, allow_effects=["first"], by=people.starter)
+    runs.resume(fork.id, allow_effects=["pay"], by=people.starter)
+    new_run = runs.advance(fork.id)
+    assert new_run.status == Status.COMPLETED
     assert len(PAID) == 2
     assert len({line.split(":")[0] for line in PAID}) == 2
-    assert list(verify_run(made.id)) == []
+    assert list(verify_run(new_run.id)) == []
 
 
 def test_an_effect_that_was_allowed_beforehand_happens_again(
     people: cast.People,
 ) -> None:
     run = paid("allowed", people)
-    made = runs.fork(
+    fork = runs.fork(
         f"{run.key}:at-2",
         answers={"ask": {"total": 10}},
         allow_effects=["pay"],
         by=people.reviewer,
     )
-    assert runs.advance(made.id).status == Status.COMPLETED
+    assert runs.advance(fork.id).status == Status.COMPLETED
     assert len(PAID) == 2
 
 
@@ -116,17 +116,17 @@ def test_another_answer_goes_another_way_and_the_recorded_one_stays(
 ) -> None:
     run = paid("otherwise", people)
     before = list(Decision.objects.filter(run=run.id).values())
-    made = runs.fork(
+    fork = runs.fork(
         f"{run.key}:at-2",
         answers={"ask": {"total": 5}},
         allow_effects=["pay"],
         by=people.reviewer,
     )
-    made = runs.advance(made.id)
-    assert run_actions.state(made)["notes"] == ["first", "paid 5"]
-    assert run_actions.state(made)["total"] == 5
+    new_run = runs.advance(fork.id)
+    assert run_actions.state(new_run)["notes"] == ["first", "paid 5"]
+    assert run_actions.state(new_run)["total"] == 5
     assert list(Decision.objects.filter(run=run.id).values()) == before
-    decision = Decision.objects.get(run=made.id)
+    decision = Decision.objects.get(run=new_run.id)
     assert decision.verdict == "edit"
     assert decision.by == people.reviewer
 
@@ -135,15 +135,15 @@ def test_an_answer_counts_as_one_signature_and_the_rest_is_asked(
     people: cast.People,
 ) -> None:
     run = paid("one_of_two", people, quorum=2)
-    made = runs.fork(
+    fork = runs.fork(
         f"{run.key}:at-2",
         answers={"ask": {"total": 10}},
         allow_effects=["pay"],
         by=people.reviewer,
     )
-    assert runs.advance(made.id).status == Status.PAUSED
-    run_actions.sign(made, people.second_reviewer, ["approve"])
-    assert runs.advance(made.id).status == Status.COMPLETED
+    assert runs.advance(fork.id).status == Status.PAUSED
+    run_actions.sign(fork, people.second_reviewer, ["approve"])
+    assert runs.advance(fork.id).status == Status.COMPLETED
 
 
 @pytest.mark.parametrize("four_eyes", [False, True])
@@ -159,33 +159,33 @@ def test_a_patch_of_a_signed_value_needs_the_same_signatures(
     assert plan.runs == ()
     assert [t.node for t in plan.may_run] == ["pay"]
     assert plan.asks[0] == Task("$patch", 1, 0)
-    made = runs.fork(
+    fork = runs.fork(
         settled.id,
         patch={"scratch": {"total": 9999}},
         allow_effects=["pay"],
         by=operator,
         reason="because",
     )
-    made = runs.advance(made.id)
-    assert made.status == Status.PAUSED
-    assert run_actions.state(made)["total"] == 10
+    new_run = runs.advance(fork.id)
+    assert new_run.status == Status.PAUSED
+    assert run_actions.state(new_run)["total"] == 10
     assert len(PAID) == 1
-    asked = ApprovalRequest.objects.get(run=made)
-    assert asked.quorum == 2
-    assert asked.policy["all_or_nothing"] is True
-    assert asked.policy["four_eyes"] == four_eyes
+    request = ApprovalRequest.objects.get(run=new_run)
+    assert request.quorum == 2
+    assert request.policy["all_or_nothing"] is True
+    assert request.policy["four_eyes"] == four_eyes
     if four_eyes:
         with pytest.raises(NotAReviewer, match="somebody else must sign"):
-            run_actions.sign(made, operator, ["approve"])
-    run_actions.sign(made, people.reviewer, ["approve"])
-    assert runs.advance(made.id).status == Status.PAUSED
+            run_actions.sign(new_run, operator, ["approve"])
+    run_actions.sign(new_run, people.reviewer, ["approve"])
+    assert runs.advance(new_run.id).status == Status.PAUSED
     assert len(PAID) == 1
-    run_actions.sign(made, people.second_reviewer, ["approve"])
-    made = runs.advance(made.id)
-    assert made.status == Status.COMPLETED
-    assert run_actions.state(made)["total"] == 9999
+    run_actions.sign(new_run, people.second_reviewer, ["approve"])
+    new_run = runs.advance(new_run.id)
+    assert new_run.status == Status.COMPLETED
+    assert run_actions.state(new_run)["total"] == 9999
     assert PAID[1].endswith(":9999") is True
-    assert list(verify_run(made.id)) == []
+    assert list(verify_run(new_run.id)) == []
 
 
 def test_a_rejected_patch_ends_the_run_and_withdraws_what_else_it_asks(
@@ -193,30 +193,33 @@ def test_a_rejected_patch_ends_the_run_and_withdraws_what_else_it_asks(
 ) -> None:
     run = advanced(claim("refused"))
     rita = run_actions.reviewer(people.reviewer)
-    made = runs.advance(
+    fork = runs.advance(
         runs.fork(
             f"{run.key}:step-2", patch={"scratch": {"total": 3}}, by=people.starter
         ).id
     )
-    tasks = {row.task: row for row in run_actions.pending(made)}
+    tasks = {row.task: row for row in run_actions.pending(fork)}
     assert set(tasks) == {"$patch:1:0", "ask:1:0"}
-    run_actions.sign(made, rita, ["reject", None])
-    made = runs.advance(made.id)
-    assert made.status == Status.REJECTED
-    asked = {one.task: one.status for one in ApprovalRequest.objects.filter(run=made)}
-    assert asked == {"$patch:1:0": "applied", "ask:1:0": "withdrawn"}
-    assert list(verify_run(made.id)) == []
-    again = runs.rewind(made.id, f"{made.key}:initial", by=people.starter)
+    run_actions.sign(fork, rita, ["reject", None])
+    new_run = runs.advance(fork.id)
+    assert new_run.status == Status.REJECTED
+    statuses = {
+        request.task: request.status
+        for request in ApprovalRequest.objects.filter(run=new_run)
+    }
+    assert statuses == {"$patch:1:0": "applied", "ask:1:0": "withdrawn"}
+    assert list(verify_run(new_run.id)) == []
+    again = runs.rewind(new_run.id, f"{new_run.key}:initial", by=people.starter)
     assert runs.advance(again.id).status == Status.PAUSED
     assert again.line == 2
 
 
 def test_a_fork_that_is_not_started_waits_for_a_resume(people: cast.People) -> None:
     run = advanced(claim("later"))
-    made = runs.fork(f"{run.key}:step-1", start=False, by=people.starter)
-    assert made.status == Status.PAUSED
-    assert runs.advance(made.id).superstep == 1
-    assert runs.advance(runs.resume(made.id, by=people.starter).id).at_node == "ask"
+    fork = runs.fork(f"{run.key}:step-1", start=False, by=people.starter)
+    assert fork.status == Status.PAUSED
+    assert runs.advance(fork.id).superstep == 1
+    assert runs.advance(runs.resume(fork.id, by=people.starter).id).at_node == "ask"
 
 
 # Rewinds
@@ -269,8 +272,8 @@ def test_a_rewind_withdraws_what_people_are_asked_and_asks_it_anew(
     first = ApprovalRequest.objects.get()
     run = runs.advance(runs.rewind(run.id, f"{run.key}:step-2", by=people.starter).id)
     assert [
-        (one.line, one.status)
-        for one in ApprovalRequest.objects.filter(run=run).order_by("line")
+        (request.line, request.status)
+        for request in ApprovalRequest.objects.filter(run=run).order_by("line")
     ] == [
         (1, "withdrawn"),
         (2, "open"),
@@ -320,15 +323,15 @@ def test_a_resume_with_a_patch_goes_on_from_the_newest_checkpoint(
 def test_a_failed_run_is_resumed_with_a_patch_and_keeps_what_finished(
     people: cast.People,
 ) -> None:
-    made = graph("mended")
-    made.node("a", effect="external", idempotent=True)(
+    flow = graph("mended")
+    flow.node("a", effect="external", idempotent=True)(
         lambda state, ctx: PAID.append("a")
     )  # type: ignore[arg-type]
-    made.node("b")(lambda state, ctx: {"notes": [str(10 // state.total)]})
+    flow.node("b")(lambda state, ctx: {"notes": [str(10 // state.total)]})
     for name in "ab":
-        made.edge(START, name)
-        made.edge(name, END)
-    run = advanced(made)
+        flow.edge(START, name)
+        flow.edge(name, END)
+    run = advanced(flow)
     assert run.status == Status.FAILED
     assert PAID == ["a"]
     plan = runs.plan(f"{run.key}:at-1", how="rewind", patch={"scratch": {"total": 5}})
@@ -367,11 +370,11 @@ def test_a_run_in_hand_is_not_rewound(people: cast.People) -> None:
 
 
 def test_an_open_unknown_effect_is_settled_before_a_rewind(people: cast.People) -> None:
-    made = graph("lost")
-    made.node("pay", effect="external")(lambda state, ctx: 1 / 0)  # type: ignore[arg-type, return-value]
-    made.edge(START, "pay")
-    made.edge("pay", END)
-    run = advanced(made)
+    flow = graph("lost")
+    flow.node("pay", effect="external")(lambda state, ctx: 1 / 0)  # type: ignore[arg-type, return-value]
+    flow.edge(START, "pay")
+    flow.edge("pay", END)
+    run = advanced(flow)
     assert run.status == Status.UNKNOWN
     with pytest.raises(WrongStatus, match="settled first"):
         runs.rewind(run.id, f"{run.key}:initial", by=people.starter)

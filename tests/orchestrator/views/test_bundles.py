@@ -187,8 +187,8 @@ def test_a_receipt_leads_to_the_signed_file_of_each_decision(
         assert not AuditLine.objects.filter(
             kind="receipt_exported", facts__decision=str(decision.id)
         ).exists()
-        told = opened(rita.get(address).content, PAYLOAD_TYPE, bundle.public_key())
-        assert told["decision"]["id"] == str(decision.id)
+        document = opened(rita.get(address).content, PAYLOAD_TYPE, bundle.public_key())
+        assert document["decision"]["id"] == str(decision.id)
         assert browse(people.starter).get(address).status_code == 404
         assert browse(people.nobody).get(address).status_code == 404
 

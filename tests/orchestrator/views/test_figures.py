@@ -98,7 +98,7 @@ def test_the_list_is_narrowed_by_metadata_in_the_address_and_says_so(
     client = browse(people.starter)
     page = client.get("/runs/?metadata.team=claims&metadata.tier=3")
     assert keys(page) == {"claims"}
-    assert [one["without"] for one in page.context["metadata"]] == [
+    assert [pair["without"] for pair in page.context["metadata"]] == [
         "metadata.tier=3",
         "metadata.team=claims",
     ]
@@ -142,7 +142,7 @@ def test_metadata_that_no_run_can_have_is_no_filter(
 @pytest.fixture
 def counted(people: People) -> Run:
     """A run whose nodes noted figures and metadata, started with some."""
-    made = graph("counted")
+    flow = graph("counted")
 
     def ask(state: Any, ctx: Any) -> None:
         ctx.figure("tokens", 7)
@@ -152,12 +152,12 @@ def counted(people: People) -> Run:
         ctx.figure("cost", Decimal("0.25"))
         ctx.metadata("model", "<large>")
 
-    made.node("ask")(ask)
-    made.node("call")(call)
-    made.edge(START, "ask")
-    made.edge("ask", "call")
-    made.edge("call", END)
-    registered(made)
+    flow.node("ask")(ask)
+    flow.node("call")(call)
+    flow.edge(START, "ask")
+    flow.edge("ask", "call")
+    flow.edge("call", END)
+    registered(flow)
     return runs.advance(
         runs.start("counted", {}, by=people.starter, metadata={"team": "claims"}).id
     )

@@ -104,9 +104,9 @@ def test_who_lost_his_role_still_sees_the_run_that_he_started_and_no_link_to_its
 def test_a_graph_is_described_by_its_author_and_not_by_the_docstring_of_its_state(
     people: People, browse: Browse
 ) -> None:
-    made = claims.graph_of("described")
-    made.description = "Pays small claims.\nIt takes a day."
-    with claims.registered(made):
+    flow = claims.graph_of("described")
+    flow.description = "Pays small claims.\nIt takes a day."
+    with claims.registered(flow):
         page = browse(people.starter).get("/graphs/described/").content.decode()
     assert "Pays small claims." in page
     assert "A claim for tests." not in page

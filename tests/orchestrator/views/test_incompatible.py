@@ -37,14 +37,14 @@ def stopped(people: People, new: Graph) -> Run:
 
 def panel(client: Client, run: Run) -> str:
     html = client.get(reverse("run", args=[run.id])).content.decode()
-    found = re.search(r'<section class="panel problem".*?</section>', html, re.DOTALL)
-    assert found is not None
-    return found[0]
+    match = re.search(r'<section class="panel problem".*?</section>', html, re.DOTALL)
+    assert match is not None
+    return match[0]
 
 
 def part(html: str, name: str) -> str:
-    found = re.search(rf'data-test="{name}">(.*?)</ul>', html, re.DOTALL)
-    return " ".join(re.sub(r"<[^>]+>", "", found[1]).split()) if found else ""
+    match = re.search(rf'data-test="{name}">(.*?)</ul>', html, re.DOTALL)
+    return " ".join(re.sub(r"<[^>]+>", "", match[1]).split()) if match else ""
 
 
 class More(Texts):
@@ -214,10 +214,10 @@ def test_the_workers_page_names_the_runs_that_no_live_worker_can_take(
     discovery.note_versions()
     a_worker(fingerprints=[])
     html = browse(people.steward).get(reverse("workers")).content.decode()
-    said = " ".join(re.sub(r"<[^>]+>", "", html).split())
+    words = " ".join(re.sub(r"<[^>]+>", "", html).split())
     assert (
         f"No live worker can take some of the queued runs. 1 of {old.name} version 2."
-        in said
+        in words
     )
     a_worker(fingerprints=[run.fingerprint])
     assert (
@@ -242,12 +242,12 @@ def test_the_workers_page_names_the_runs_that_nobody_takes_back_to_an_older_vers
     a_worker(fingerprints=claimable.fingerprints())
     assert leases.claim(worker=None, limit=9, only=claimable.claimable()) == []
     html = browse(people.steward).get(reverse("workers")).content.decode()
-    said = " ".join(re.sub(r"<[^>]+>", "", html).split())
+    words = " ".join(re.sub(r"<[^>]+>", "", html).split())
     assert (
         "No live worker can take some of the queued runs. 1 of paying version 2, newer"
-        " than what workers have" in said
+        " than what workers have" in words
     )
-    assert "a steward can resume each, which goes on with that if it can" in said
+    assert "a steward can resume each, which goes on with that if it can" in words
     runs.resume(run.id, by=people.steward)
     assert runs.get(run.id).version == "1"
     assert (

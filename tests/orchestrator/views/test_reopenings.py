@@ -29,8 +29,8 @@ def run() -> Run:
 
 
 def address(run: Run) -> str:
-    asked = ApprovalRequest.objects.get(run=run, status="open")
-    return reverse("reopen", args=[run.id, asked.id])
+    request = ApprovalRequest.objects.get(run=run, status="open")
+    return reverse("reopen", args=[run.id, request.id])
 
 
 def test_a_steward_reads_what_would_change_and_re_opens_it(
@@ -74,8 +74,8 @@ def test_a_request_of_another_run_is_not_found(
     people: People, browse: Browse, run: Run
 ) -> None:
     other: Any = paused_run("other", deadline=None)
-    asked = ApprovalRequest.objects.get(run=other)
-    at_run = reverse("reopen", args=[run.id, asked.id])
+    request = ApprovalRequest.objects.get(run=other)
+    at_run = reverse("reopen", args=[run.id, request.id])
     assert browse(people.steward).get(at_run).status_code == 404
 
 

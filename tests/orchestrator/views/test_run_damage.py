@@ -75,7 +75,7 @@ def test_a_tampered_run_names_the_first_bad_checkpoint_and_offers_a_fork_of_the_
         assert way not in html
 
 
-def test_of_two_checkpoints_that_were_altered_the_first_is_named(
+def test_the_first_of_two_altered_checkpoints_is_named(
     people: People, browse: Browse
 ) -> None:
     run = damaged(people, 3)
@@ -92,11 +92,11 @@ def test_the_fork_that_a_tampered_run_offers_can_be_made(
     run = damaged(people, 2)
     html = page(browse(people.starter), run, at="1")
     assert "Fork from 1" in html
-    made = runs.fork(f"{run.key}:at-1", start=False, by=people.starter)
-    assert made.origin_checkpoint == timeline.get_checkpoint(f"{run.key}:at-1").id
+    fork = runs.fork(f"{run.key}:at-1", start=False, by=people.starter)
+    assert fork.origin_checkpoint == timeline.get_checkpoint(f"{run.key}:at-1").id
 
 
-def test_of_the_first_checkpoint_nothing_earlier_is_offered(
+def test_nothing_earlier_is_offered_for_the_first_checkpoint(
     people: People, browse: Browse
 ) -> None:
     run = damaged(people, 0)
@@ -117,7 +117,7 @@ def test_once_the_record_is_restored_the_page_offers_to_resume(
     assert "Resume this run" in html
 
 
-def test_of_a_long_run_the_named_checkpoint_alone_is_verified(
+def test_a_long_run_is_verified_only_at_the_named_checkpoint(
     people: People, browse: Browse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = damaged(people, 2)

@@ -56,8 +56,14 @@ def changes_of(
 ) -> list[tuple[str, str, str]]:
     """Kind, path and new value of each line that shows how one state became the other."""
     found = [
-        Change("scratch", written(one.path), one.kind, one.before, one.after)
-        for one in differences(first, second)
+        Change(
+            "scratch",
+            written(difference.path),
+            difference.kind,
+            difference.before,
+            difference.after,
+        )
+        for difference in differences(first, second)
     ]
     rows = [run_details._change(one) for one in run_details._opened(found)]
     return [

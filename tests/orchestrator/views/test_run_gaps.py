@@ -18,10 +18,10 @@ from tests.support.small_graphs import started
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def shown(one: Run, user: object, at: str = "") -> tuple[int, str]:
+def shown(some_run: Run, user: object, at: str = "") -> tuple[int, str]:
     browser = Client()
     browser.force_login(user)  # type: ignore[arg-type]
-    answer = browser.get(reverse("run", args=[one.id]), {"at": at} if at else {})
+    answer = browser.get(reverse("run", args=[some_run.id]), {"at": at} if at else {})
     return answer.status_code, " ".join(answer.content.decode().split())
 
 
@@ -30,11 +30,11 @@ def test_the_gap_and_the_nearest_kept_checkpoint_are_shown(
     window: int, people: cast.People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "WINDOW", window)
-    one = runs.advance(started(large("long", "abcdefgh", snapshot=1000)).id)
-    retention.pin(Checkpoint.objects.get(run=one, seq=2).id, by=None)
+    advanced_run = runs.advance(started(large("long", "abcdefgh", snapshot=1000)).id)
+    retention.pin(Checkpoint.objects.get(run=advanced_run, seq=2).id, by=None)
     pruned(policy("long", keep_last=2))
     for at in ("0", "1"):
-        status, page = shown(one, people.auditor, at)
+        status, page = shown(advanced_run, people.auditor, at)
         assert status == 200
         assert "Checkpoints 0 to 1 were cleaned up. 2 is a full snapshot." in page
         assert "Graph at checkpoint 2" in page
@@ -43,20 +43,23 @@ def test_the_gap_and_the_nearest_kept_checkpoint_are_shown(
             in page
         )
         assert "not set" not in page
-    status, page = shown(one, people.auditor, "5")
+    status, page = shown(advanced_run, people.auditor, "5")
     assert status == 200
     assert "Checkpoints 3 to 6 were cleaned up. 7 is a full snapshot." in page
     assert "Graph at checkpoint 7" in page
-    assert f'href="{reverse("run", args=[one.id])}?at=7"' in page
-    assert 'href="' + reverse("run", args=[one.id]) + '?at=2" data-step="prev"' in page
-    assert 'data-step="prev"' not in shown(one, people.auditor, "2")[1], (
+    assert f'href="{reverse("run", args=[advanced_run.id])}?at=7"' in page
+    assert (
+        'href="' + reverse("run", args=[advanced_run.id]) + '?at=2" data-step="prev"'
+        in page
+    )
+    assert 'data-step="prev"' not in shown(advanced_run, people.auditor, "2")[1], (
         "there is none before the first that was kept"
     )
-    assert shown(one, people.auditor, "99")[0] == 404
-    assert shown(one, people.auditor)[0] == 200
+    assert shown(advanced_run, people.auditor, "99")[0] == 404
+    assert shown(advanced_run, people.auditor)[0] == 200
 
 
 def test_a_whole_timeline_speaks_of_no_gap(people: cast.People) -> None:
-    one = runs.advance(started(large("short", "ab")).id)
-    assert "cleaned up" not in shown(one, people.auditor)[1]
-    assert "cleaned up" not in shown(one, people.auditor, "1")[1]
+    advanced_run = runs.advance(started(large("short", "ab")).id)
+    assert "cleaned up" not in shown(advanced_run, people.auditor)[1]
+    assert "cleaned up" not in shown(advanced_run, people.auditor, "1")[1]

@@ -73,10 +73,10 @@ def test_an_open_review_says_that_it_was_withdrawn(
     people: cast.People, browse: Browse
 ) -> None:
     run = advanced(claim("open_review"))
-    asked = ApprovalRequest.objects.get(run=run)
+    request = ApprovalRequest.objects.get(run=run)
     client = browse(run_actions.reviewer(people.reviewer))
     runs.rewind(run.id, f"{run.key}:initial", by=people.starter, reason="again")
-    html = client.get(f"/reviews/{run.id}/", {"seen": str(asked.id)}).content.decode()
+    html = client.get(f"/reviews/{run.id}/", {"seen": str(request.id)}).content.decode()
     assert "This was withdrawn" in html
     assert 'value="approve"' not in html
 
@@ -85,18 +85,18 @@ def test_a_run_that_stopped_before_an_effect_goes_on_with_a_yes_once(
     people: cast.People, browse: Browse
 ) -> None:
     run = paid("stopped", people)
-    made = runs.advance(runs.fork(f"{run.key}:at-3", by=people.starter).id)
+    fork = runs.advance(runs.fork(f"{run.key}:at-3", by=people.starter).id)
     client = browse(people.starter)
-    text = words(client.get(f"/runs/{made.id}/"))
+    text = words(client.get(f"/runs/{fork.id}/"))
     assert "Stopped before pay" in text
     assert "has happened already, or may have" in text
-    client.post(f"/runs/{made.id}/resume/", {})
-    assert Run.objects.get(id=made.id).status == Status.PAUSED
+    client.post(f"/runs/{fork.id}/resume/", {})
+    assert Run.objects.get(id=fork.id).status == Status.PAUSED
     assert len(PAID) == 1
     for _ in range(2):
-        client.post(f"/runs/{made.id}/resume/", {"allow-pay": "yes"})
-    made = runs.advance(made.id)
-    assert made.status == Status.COMPLETED
+        client.post(f"/runs/{fork.id}/resume/", {"allow-pay": "yes"})
+    new_run = runs.advance(fork.id)
+    assert new_run.status == Status.COMPLETED
     assert len(PAID) == 2
 
 
@@ -104,39 +104,39 @@ def test_a_fork_that_was_made_paused_is_started_from_its_page(
     people: cast.People, browse: Browse
 ) -> None:
     run = paid("not_started", people)
-    made = runs.fork(f"{run.key}:at-1", start=False, by=people.starter)
+    fork = runs.fork(f"{run.key}:at-1", start=False, by=people.starter)
     client = browse(people.starter)
-    assert "Not started yet" in words(client.get(f"/runs/{made.id}/"))
-    assert "Start it" in words(client.get(f"/runs/{made.id}/"))
-    client.post(f"/runs/{made.id}/resume/")
-    assert Run.objects.get(id=made.id).status == Status.QUEUED
-    assert "Start it" not in words(client.get(f"/runs/{made.id}/"))
+    assert "Not started yet" in words(client.get(f"/runs/{fork.id}/"))
+    assert "Start it" in words(client.get(f"/runs/{fork.id}/"))
+    client.post(f"/runs/{fork.id}/resume/")
+    assert Run.objects.get(id=fork.id).status == Status.QUEUED
+    assert "Start it" not in words(client.get(f"/runs/{fork.id}/"))
 
 
 def test_a_paused_fork_that_people_have_signed_can_still_be_started(
     people: cast.People, browse: Browse
 ) -> None:
     run = paid("signed_not_started", people)
-    made = runs.fork(f"{run.key}:at-2", start=False, by=people.starter)
+    fork = runs.fork(f"{run.key}:at-2", start=False, by=people.starter)
     client = browse(people.starter)
-    assert "Start it" in words(client.get(f"/runs/{made.id}/"))
-    run_actions.sign_open(made, people.reviewer, "approve")
-    made = runs.advance(made.id)
-    assert "Start it" in words(client.get(f"/runs/{made.id}/"))
-    assert needs_yes_of(made) == ["pay"]
+    assert "Start it" in words(client.get(f"/runs/{fork.id}/"))
+    run_actions.sign_open(fork, people.reviewer, "approve")
+    new_run = runs.advance(fork.id)
+    assert "Start it" in words(client.get(f"/runs/{new_run.id}/"))
+    assert needs_yes_of(new_run) == ["pay"]
 
 
 def test_who_may_not_steer_gives_no_yes(people: cast.People, browse: Browse) -> None:
     run = paid("no_yes", people)
-    made = runs.advance(runs.fork(f"{run.key}:at-3", by=people.starter).id)
+    fork = runs.advance(runs.fork(f"{run.key}:at-3", by=people.starter).id)
     client = browse(people.auditor)
-    text = words(client.get(f"/runs/{made.id}/"))
+    text = words(client.get(f"/runs/{fork.id}/"))
     assert "Someone with the right to steer runs can say yes" in text
     assert (
-        client.post(f"/runs/{made.id}/resume/", {"allow-pay": "yes"}).status_code == 403
+        client.post(f"/runs/{fork.id}/resume/", {"allow-pay": "yes"}).status_code == 403
     )
-    assert AuditLine.objects.filter(kind="refused_resume", run=made.id).exists()
-    assert Run.objects.get(id=made.id).status == Status.PAUSED
+    assert AuditLine.objects.filter(kind="refused_resume", run=fork.id).exists()
+    assert Run.objects.get(id=fork.id).status == Status.PAUSED
 
 
 def test_the_tape_of_a_run_that_went_back_says_where(people: cast.People) -> None:
@@ -148,11 +148,11 @@ def test_a_fork_shows_what_it_inherited_and_says_where_it_came_from(
     people: cast.People, browse: Browse
 ) -> None:
     run = paid("inherited", people)
-    made = runs.fork(f"{run.key}:at-2", start=False, by=people.starter)
-    again = runs.fork(f"{made.key}:at-0", start=False, by=people.starter)
+    fork = runs.fork(f"{run.key}:at-2", start=False, by=people.starter)
+    again = runs.fork(f"{fork.key}:at-0", start=False, by=people.starter)
     client = browse(people.starter)
-    html = client.get(f"/runs/{made.id}/").content.decode()
-    assert f"Fork of {run_name(run)} at 2" in words(client.get(f"/runs/{made.id}/"))
+    html = client.get(f"/runs/{fork.id}/").content.decode()
+    assert f"Fork of {run_name(run)} at 2" in words(client.get(f"/runs/{fork.id}/"))
     assert [f'/runs/{run.id}/?at={seq}"' in html for seq in (0, 1, 2)] == [
         True,
         True,
@@ -169,8 +169,8 @@ def test_a_fork_shows_nothing_of_an_origin_that_one_may_not_see(
     people: cast.People, browse: Browse
 ) -> None:
     run = paid("not_shown", people)
-    made = runs.fork(f"{run.key}:at-2", start=False, by=people.nobody)
-    html = browse(people.nobody).get(f"/runs/{made.id}/").content.decode()
+    fork = runs.fork(f"{run.key}:at-2", start=False, by=people.nobody)
+    html = browse(people.nobody).get(f"/runs/{fork.id}/").content.decode()
     assert 'class="col kept"' not in html
     assert str(run.id) not in html
 
@@ -179,9 +179,9 @@ def test_a_fork_that_was_made_paused_reads_not_started_on_its_page(
     people: cast.People, browse: Browse
 ) -> None:
     run = paid("page_unstarted", people)
-    made = runs.fork(f"{run.key}:at-1", start=False, by=people.starter)
-    html = browse(people.starter).get(f"/runs/{made.id}/").content.decode()
+    fork = runs.fork(f"{run.key}:at-1", start=False, by=people.starter)
+    html = browse(people.starter).get(f"/runs/{fork.id}/").content.decode()
     head = html.partition('id="run-head"')[2].partition('class="facts"')[0]
     assert "Not started" in head
     assert "Needs review" not in head
-    assert made.key in head
+    assert fork.key in head

@@ -20,8 +20,8 @@ Browse = Callable[..., Client]
 
 def panel(client: Client, run: Run) -> str:
     html = client.get(reverse("run", args=[run.id])).content.decode()
-    found = re.search(r'<section class="panel problem".*?</section>', html, re.DOTALL)
-    return found[0] if found else ""
+    match = re.search(r'<section class="panel problem".*?</section>', html, re.DOTALL)
+    return match[0] if match else ""
 
 
 def test_a_run_that_waits_for_people_while_its_version_is_gone_offers_the_one_that_is_here(

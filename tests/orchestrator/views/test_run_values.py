@@ -72,11 +72,11 @@ def set_to(people: People, *values: Any) -> Run:
         graph.node(name)(lambda state, ctx, value=value: {"anything": value})
     join_in_a_row(graph, *names)
     registry.replace(graph)
-    given = {"claim_id": "CLM-1", "amount": "1"}
-    return runs.advance(runs.start("details", given, by=people.starter).id)
+    run_input = {"claim_id": "CLM-1", "amount": "1"}
+    return runs.advance(runs.start("details", run_input, by=people.starter).id)
 
 
-def test_of_very_many_changes_the_first_are_shown_and_no_more_are_counted(
+def test_only_the_first_of_very_many_changes_are_shown_and_counted(
     people: People,
 ) -> None:
     run = set_to(people, list(range(100_000)), list(range(1, 100_001)))

@@ -201,10 +201,10 @@ def test_a_fork_that_was_made_paused_reads_not_started_and_has_a_tab_of_its_own(
     people: People, browse: Browse
 ) -> None:
     run = paid("listed_unstarted", people)
-    made = runs.fork(f"{run.key}:at-1", start=False, by=people.starter)
+    fork = runs.fork(f"{run.key}:at-1", start=False, by=people.starter)
     client = browse(people.starter)
     page = client.get(reverse("runs"))
-    row = listed(page.content.decode(), made)
+    row = listed(page.content.decode(), fork)
     assert "Not started" in row
     assert "Needs review" not in row
     assert "waits for people" not in row
@@ -214,7 +214,7 @@ def test_a_fork_that_was_made_paused_reads_not_started_and_has_a_tab_of_its_own(
         tab: client.get(reverse("runs"), {"status": tab}).context
         for tab in ("unstarted", "review")
     }
-    assert [run.id for run in of_tab["unstarted"]["rows"]] == [made.id]
+    assert [run.id for run in of_tab["unstarted"]["rows"]] == [fork.id]
     assert [run.id for run in of_tab["review"]["rows"]] == []
     assert [of_tab[tab]["total"] for tab in of_tab] == [1, 0]
 
@@ -223,9 +223,9 @@ def test_a_fork_that_was_made_paused_and_asks_people_needs_review(
     people: People, browse: Browse
 ) -> None:
     run = paid("listed_asks", people)
-    made = runs.fork(f"{run.key}:at-2", start=False, by=people.starter)
+    fork = runs.fork(f"{run.key}:at-2", start=False, by=people.starter)
     page = browse(people.starter).get(reverse("runs"))
-    assert "Needs review" in listed(page.content.decode(), made)
+    assert "Needs review" in listed(page.content.decode(), fork)
     assert tabs_of(page)["Needs review"] == 1
 
 
@@ -234,14 +234,14 @@ def test_a_fork_of_a_fork_that_was_made_paused_reads_not_started_until_it_is_sta
 ) -> None:
     run = paid("listed_twice", people)
     fork = runs.fork(f"{run.key}:at-1", start=False, by=people.starter)
-    made = runs.fork(
+    forked = runs.fork(
         timeline.get_checkpoint(f"{fork.key}:at-0").id, start=False, by=people.starter
     )
     client = browse(people.starter)
-    assert "Not started" in listed(client.get(reverse("runs")).content.decode(), made)
-    runs.resume(made.id, by=people.starter)
+    assert "Not started" in listed(client.get(reverse("runs")).content.decode(), forked)
+    runs.resume(forked.id, by=people.starter)
     assert "Not started" not in listed(
-        client.get(reverse("runs")).content.decode(), made
+        client.get(reverse("runs")).content.decode(), forked
     )
 
 
@@ -249,8 +249,8 @@ def test_a_run_that_stopped_before_an_effect_is_not_said_to_wait_for_a_review(
     people: People, browse: Browse
 ) -> None:
     run = paid("listed_yes", people)
-    made = runs.advance(runs.fork(f"{run.key}:at-3", by=people.starter).id)
-    row = listed(browse(people.starter).get(reverse("runs")).content.decode(), made)
+    fork = runs.advance(runs.fork(f"{run.key}:at-3", by=people.starter).id)
+    row = listed(browse(people.starter).get(reverse("runs")).content.decode(), fork)
     assert "Needs a yes" in row
     assert "Needs review" not in row
 
@@ -259,13 +259,13 @@ def test_the_list_says_where_a_fork_came_from_to_who_may_see_it(
     people: People, browse: Browse
 ) -> None:
     run = paid("listed_origin", people)
-    made = runs.fork(f"{run.key}:at-1", start=False, by=people.nobody)
+    fork = runs.fork(f"{run.key}:at-1", start=False, by=people.nobody)
     words = f"Fork of {run.key} at 1"
     assert words in listed(
-        browse(people.starter).get(reverse("runs")).content.decode(), made
+        browse(people.starter).get(reverse("runs")).content.decode(), fork
     )
-    row = listed(browse(people.nobody).get(reverse("runs")).content.decode(), made)
-    assert run.key not in row.replace(made.key, "")
+    row = listed(browse(people.nobody).get(reverse("runs")).content.decode(), fork)
+    assert run.key not in row.replace(fork.key, "")
     assert "Fork" in row
 
 
@@ -337,15 +337,15 @@ def test_tabs_count_up_to_a_limit_and_say_that_there_are_more(
 def test_a_tab_of_several_statuses_is_in_the_order_of_time_on_all_pages(
     people: People, browse: Browse
 ) -> None:
-    made = []
+    rows = []
     for number in range(60):
         status = ("failed", "unknown", "tampered")[number % 3]
-        made.append(a_run(status=status).id)
+        rows.append(a_run(status=status).id)
     client = browse(people.auditor)
     first = client.get(reverse("runs"), {"status": "stopped"})
     second = client.get(f"{reverse('runs')}?{first.context['older']}")
     seen = [run.id for page in (first, second) for run in page.context["rows"]]
-    assert seen == made[::-1]
+    assert seen == rows[::-1]
 
 
 @pytest.mark.parametrize("tab", ["", "review", "stopped"])

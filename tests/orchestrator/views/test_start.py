@@ -37,7 +37,9 @@ def test_the_catalogue_names_each_graph_with_its_effects(
     claim_graph: None, people: People, browse: Browse
 ) -> None:
     page = browse(people.starter).get(reverse("graphs"))
-    card = next(one for one in page.context["graphs"] if one["name"] == "page_claim")
+    card = next(
+        graph for graph in page.context["graphs"] if graph["name"] == "page_claim"
+    )
     assert dict(card["effects"]) == {"pure": 1, "read": 1, "external": 1, "human": 1}
 
 

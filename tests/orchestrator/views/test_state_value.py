@@ -26,16 +26,16 @@ ODD = "before\u202eafter\u200b"
 @pytest.fixture
 def large(people: People) -> Run:
     """A run that ended with a letter for which no page has room."""
-    made = graph("large_letter")
+    flow = graph("large_letter")
 
-    @made.node()
+    @flow.node()
     def write(state: Any, ctx: Any) -> dict[str, Any]:
         return {"letter": LONG + ODD, "notes": ["short"]}
 
-    made.edge(START, "write")
-    made.edge("write", END)
-    registered(made)
-    return runs.advance(runs.start(made.name, {}, by=people.starter).id)
+    flow.edge(START, "write")
+    flow.edge("write", END)
+    registered(flow)
+    return runs.advance(runs.start(flow.name, {}, by=people.starter).id)
 
 
 def _address(run: Run) -> str:

@@ -88,13 +88,13 @@ def odd_people(people: People) -> People:
 
 
 def started(people: People, key: str) -> Run:
-    given = {
+    run_input = {
         "claim_id": f"CLM {ODD}",
         "amount": "1",
         "holder": {"name": ODD, "phone": ODD},
         "photos": [ODD, f"{ODD}2"],
     }
-    return runs.advance(runs.start("odd", given, key=key, by=people.starter).id)
+    return runs.advance(runs.start("odd", run_input, key=key, by=people.starter).id)
 
 
 def signed(run: Run, user: User, **how: Any) -> Receipt:
@@ -183,8 +183,8 @@ def test_a_refusal_names_what_was_typed_visibly(
 def test_an_input_says_what_it_cannot_show(
     claim_graph: None, people: People, browse: Browse
 ) -> None:
-    given = {"claim_id": "CLM-2", "amount": "1", "holder": {"name": "Ann\u200b"}}
-    run = runs.advance(runs.start("page_claim", given, by=people.starter).id)
+    run_input = {"claim_id": "CLM-2", "amount": "1", "holder": {"name": "Ann\u200b"}}
+    run = runs.advance(runs.start("page_claim", run_input, by=people.starter).id)
     html = (
         browse(people.reviewer).get(reverse("review", args=[run.id])).content.decode()
     )

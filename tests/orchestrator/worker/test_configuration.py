@@ -34,9 +34,9 @@ def conf_of_django_q(monkeypatch):
     )
 
 
-def refusal(settings, **given):
+def refusal(settings, **options):
     """The worker's sentence, which `manage.py check` says too."""
-    settings.Q_CLUSTER = {"name": "here", "broker_class": BROKER, **given}
+    settings.Q_CLUSTER = {"name": "here", "broker_class": BROKER, **options}
     with pytest.raises(ImproperlyConfigured) as caught:
         configure()
     assert [(error.id, error.msg) for error in check_worker(None)] == [

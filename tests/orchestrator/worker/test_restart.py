@@ -124,7 +124,7 @@ def test_a_restart_of_the_database_loses_no_run_and_repeats_no_effect(
         until(
             lambda: (
                 set(installation.statuses().items())
-                == {(one, "completed") for one in all_runs}
+                == {(run, "completed") for run in all_runs}
             )
         )
         assert worker.main.poll() is None

@@ -106,7 +106,7 @@ def test_what_a_dead_process_held_is_freed_and_nothing_else():
     assert slots.free_all_but({os.getpid()}) == 0
     assert slots.free() == 1
     assert slots.busy() == 1
-    assert [one.claim for one in slots.unbegun()] == [waiting]
+    assert [job.claim for job in slots.unbegun()] == [waiting]
 
 
 def test_a_process_killed_while_it_holds_the_lock_blocks_nobody():
@@ -136,8 +136,8 @@ def test_kills_at_any_moment_never_make_the_count_drift():
             child.kill()
             child.join()
         slots.free_all_but(set())
-        for one in slots.unbegun():
-            assert slots.withdraw(one.claim)
+        for job in slots.unbegun():
+            assert slots.withdraw(job.claim)
         assert slots.free() == 3
 
 

@@ -12,10 +12,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_a_dead_workers_runs_are_taken_over_within_the_lease_and_five_seconds(
     tmp_path, capsys
 ):
-    found = measure(tmp_path, kills=2, lease=3.0, at_once=2)
+    takeovers = measure(tmp_path, kills=2, lease=3.0, at_once=2)
     with capsys.disabled():
-        print(f"\n{found}")
-    assert found.percentile(99) <= found.promised
+        print(f"\n{takeovers}")
+    assert takeovers.percentile(99) <= takeovers.promised
 
 
 def test_a_percentile_is_the_smallest_figure_that_so_many_do_not_exceed():

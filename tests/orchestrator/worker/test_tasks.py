@@ -17,6 +17,7 @@ from orchestrator.execution import loop
 from orchestrator.jobs import kinds
 from orchestrator.worker import claimable, tasks
 from tests.support.clusters import handed_out, slow, status
+from tests.support.small_graphs import expire_lease
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -32,12 +33,6 @@ def facts(broker):
 
 def statuses(*begun):
     return [status(run) for run in begun]
-
-
-def expire(run):
-    Run.objects.filter(id=run.id).update(
-        lease_until=timezone.now() - timedelta(seconds=1)
-    )
 
 
 def hold_next():
@@ -157,7 +152,7 @@ def test_what_it_has_gone_on_to_is_in_the_hands_of_its_cluster(broker, facts, at
 def test_whatever_fails_the_slot_is_left_and_nothing_is_raised(
     broker, facts, monkeypatch, broken
 ):
-    def fail(*given, **how):
+    def fail(*arguments, **how):
         raise OperationalError("gone")
 
     slow()
@@ -228,13 +223,13 @@ def test_what_was_taken_and_begun_at_once_counts_towards_poison():
     run = slow()
     for begun in range(1, 4):
         assert hold_next().claims == begun
-        expire(run)
+        expire_lease(run)
 
 
 def test_who_lost_the_run_to_one_that_took_and_began_it_at_once_changes_nothing():
     run = slow()
     late = hold_next()
-    expire(run)
+    expire_lease(run)
     lease = hold_next()
     assert late.epoch == 2
     assert lease.epoch == 4

@@ -200,11 +200,11 @@ recall = Graph("old_recall", input=Order, state=Account)
 @recall.node()
 def read(state: Account, ctx: Any) -> dict[str, Any]:
     known = ctx.memory.get("sky", "facts")
-    found = ctx.memory.search("grey", "facts")
+    hits = ctx.memory.search("grey", "facts")
     return {
         "notes": [
             f"version {known.version}: {known.content}",
-            *(trace.key for trace in found),
+            *(trace.key for trace in hits),
         ]
     }
 

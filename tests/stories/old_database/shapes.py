@@ -35,7 +35,7 @@ def shapes(path: Path) -> set[str]:
     """Each place in a row of our tables where JSON has a key, and each word:
     `table.column[type].key.key`.
     """
-    found: set[str] = set()
+    collected: set[str] = set()
     with closing(sqlite3.connect(path)) as raw:
         raw.row_factory = sqlite3.Row
         tables = [
@@ -48,11 +48,11 @@ def shapes(path: Path) -> set[str]:
             name for name in tables if name.startswith(OURS) and "_search" not in name
         ):
             for row in raw.execute(f"SELECT * FROM {table}"):
-                found |= {f"{table}.{place}" for place in _of(row)}
+                collected |= {f"{table}.{place}" for place in _of(row)}
     # A node that took as many milliseconds as at its last visit has changed nothing.
     return {
         place
-        for place in found
+        for place in collected
         if not place.endswith((".ms.op", ".ms.value", ".keys.ms"))
     }
 

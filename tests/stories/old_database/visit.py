@@ -30,9 +30,9 @@ PARTS = ("checkpoints", "events", "decisions")
 
 def verified() -> Any:
     """What `verify_runs` says."""
-    said = io.StringIO()
-    call_command("verify_runs", as_json=True, stdout=said)
-    return json.loads(said.getvalue())
+    output = io.StringIO()
+    call_command("verify_runs", as_json=True, stdout=output)
+    return json.loads(output.getvalue())
 
 
 def read() -> dict[str, Any]:
@@ -46,7 +46,7 @@ def read() -> dict[str, Any]:
         assert answer.status_code == 200, (path, answer.content)
         return answer.json()
 
-    found = {}
+    collected = {}
     for run in get("/runs/?page_size=200")["results"]:
         parts = {
             part: get(f"/runs/{run['id']}/{part}/?page_size=200")["results"]
@@ -56,8 +56,12 @@ def read() -> dict[str, Any]:
             get(f"/checkpoints/{line['id']}/state/")["scratch"]
             for line in parts["checkpoints"]
         ]
-        found[run["key"]] = {**get(f"/runs/{run['id']}/"), **parts, "states": states}
-    return found
+        collected[run["key"]] = {
+            **get(f"/runs/{run['id']}/"),
+            **parts,
+            "states": states,
+        }
+    return collected
 
 
 def shown(keys: list[str]) -> dict[str, int]:
@@ -72,12 +76,12 @@ def shown(keys: list[str]) -> dict[str, int]:
         ],
         "stella": ["/", "/runs/", "/graphs/", "/graphs/old_payment/", "/workers/"],
     }
-    found = {}
+    collected = {}
     for name, paths in pages.items():
         client = Client()
         client.force_login(User.objects.get(username=name))
-        found |= {path: client.get(path, follow=True).status_code for path in paths}
-    return found
+        collected |= {path: client.get(path, follow=True).status_code for path in paths}
+    return collected
 
 
 def refused(command: str, *words: str) -> str:

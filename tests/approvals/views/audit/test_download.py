@@ -33,8 +33,8 @@ from tests.support.rows import a_run
 Browse = Callable[[User], Client]
 
 
-def exported(client: Client, format: str, **given: str) -> str:
-    answer: Any = client.get(reverse("audit_export", args=[format]), given)
+def exported(client: Client, format: str, **options: str) -> str:
+    answer: Any = client.get(reverse("audit_export", args=[format]), options)
     assert answer.status_code == 200
     assert answer.streaming
     return b"".join(answer.streaming_content).decode()
@@ -192,12 +192,12 @@ def test_under_asgi_the_first_batch_leaves_before_the_last_is_read(
 def test_an_export_of_many_lines_takes_no_more_memory_and_three_statements_a_batch(
     people: People, browse: Browse
 ) -> None:
-    said = {"said": "x" * 500}
+    statement = {"said": "x" * 500}
     browser = browse(people.auditor)
     most = []
     for count in (1000, 5000):
         rows = [
-            AuditLine(at=timezone.now(), kind="keys_rotated", facts=said)
+            AuditLine(at=timezone.now(), kind="keys_rotated", facts=statement)
             for _ in range(count)
         ]
         AuditLine.objects.bulk_create(rows)

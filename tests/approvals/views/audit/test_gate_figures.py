@@ -141,5 +141,5 @@ def test_the_page_takes_three_queries_for_them(
     client.get(URL)
     with counted() as sent:
         client.get(URL)
-    reads = [one for one in sent if "approvals_approvalrequest" in one]
+    reads = [query for query in sent if "approvals_approvalrequest" in query]
     assert len(reads) == 3

@@ -20,8 +20,8 @@ from tests.support.run_actions import pending, sign
 Browse = Callable[[User], Client]
 
 
-def opened(client: Client, line: AuditLine, **given: str) -> str:
-    answer = client.get(reverse("audit_line", args=[line.id]), given)
+def opened(client: Client, line: AuditLine, **options: str) -> str:
+    answer = client.get(reverse("audit_line", args=[line.id]), options)
     assert answer.status_code == 200
     return str(answer.content.decode()).replace("<bdi>", "").replace("</bdi>", "")
 

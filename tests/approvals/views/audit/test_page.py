@@ -25,8 +25,8 @@ from tests.support.run_actions import pending, sign
 Browse = Callable[[User], Client]
 
 
-def shown(client: Client, **given: str) -> str:
-    answer = client.get(reverse("audit"), given)
+def shown(client: Client, **options: str) -> str:
+    answer = client.get(reverse("audit"), options)
     assert answer.status_code == 200
     return str(answer.content.decode()).replace("<bdi>", "").replace("</bdi>", "")
 
@@ -256,9 +256,9 @@ def test_the_page_takes_four_statements_of_its_own_whatever_stands_on_it(
             client.get(reverse("audit"))
         tables = ("checkpoints_auditline", "approvals_decision", "checkpoints_runevent")
         own = [
-            one
-            for one in seen.captured_queries
-            if any(f'FROM "{table}"' in one["sql"] for table in tables)
+            query
+            for query in seen.captured_queries
+            if any(f'FROM "{table}"' in query["sql"] for table in tables)
         ]
         counts.append((len(seen.captured_queries), len(own)))
     assert counts[0] == counts[1]

@@ -23,9 +23,9 @@ def test_a_choice_is_kept_for_its_person_alone(people: People) -> None:
     client.force_login(people.reviewer)
     answer = client.post("/account/mail/", FORM, follow=True)
     assert "Your mail is as you chose." in answer.content.decode()
-    kept = MailPreference.objects.get()
-    assert (kept.user, kept.mode) == (people.reviewer, "at_once")
-    assert (kept.quiet_from, kept.quiet_until) == (time(22), time(7, 30))
+    preference = MailPreference.objects.get()
+    assert (preference.user, preference.mode) == (people.reviewer, "at_once")
+    assert (preference.quiet_from, preference.quiet_until) == (time(22), time(7, 30))
     html = answer.content.decode()
     assert 'value="22:00"' in html
     assert 'value="Europe/Berlin"' in html

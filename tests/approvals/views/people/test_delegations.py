@@ -43,17 +43,17 @@ def test_a_person_lets_another_decide_and_ends_it_with_plain_forms(
     assert "Nobody decides in your place" in page
     answer = post(browse, people.reviewer, to="ben", ends=in_a_day(), reason="Holiday")
     assert "ben decides in your place then." in answer.content.decode()
-    made = Delegation.objects.get()
-    assert made.delegator == people.reviewer
-    assert made.reason == "Holiday"
+    delegation = Delegation.objects.get()
+    assert delegation.delegator == people.reviewer
+    assert delegation.reason == "Holiday"
     other = browse(ben).get(reverse("account")).content.decode()
     assert "You decide for <b>rita</b>" in other
     ended = browse(people.reviewer).post(
-        reverse("delegation_revoke", args=[made.id]), follow=True
+        reverse("delegation_revoke", args=[delegation.id]), follow=True
     )
     assert "nobody decides by it any more" in ended.content.decode()
-    made.refresh_from_db()
-    assert made.revoked_by == people.reviewer
+    delegation.refresh_from_db()
+    assert delegation.revoked_by == people.reviewer
 
 
 @pytest.mark.parametrize("password", ["", "not the right words"])
@@ -100,10 +100,12 @@ def test_nobody_ends_what_does_not_concern_them(
     ben: User,
 ) -> None:
     post(browse, people.reviewer, to="ben", ends=in_a_day())
-    made = Delegation.objects.get()
-    browse(people.second_reviewer).post(reverse("delegation_revoke", args=[made.id]))
-    made.refresh_from_db()
-    assert made.revoked_at is None
+    delegation = Delegation.objects.get()
+    browse(people.second_reviewer).post(
+        reverse("delegation_revoke", args=[delegation.id])
+    )
+    delegation.refresh_from_db()
+    assert delegation.revoked_at is None
 
 
 def test_the_other_finds_the_review_and_signs_it_for_them(
@@ -152,15 +154,15 @@ def test_a_delegation_that_was_put_back_is_marked_and_offers_no_end(
     people: People, browse: Browse, ben: User
 ) -> None:
     post(browse, people.reviewer, to="ben", ends=in_a_day())
-    made = Delegation.objects.get()
+    delegation = Delegation.objects.get()
     for person in (people.reviewer, ben):
         page = account_page(browse, person)
         assert "End it now" in page
         assert "Gives no right" not in page
-    reviews.revoke_delegation(made.id, by=people.reviewer)
+    reviews.revoke_delegation(delegation.id, by=people.reviewer)
     assert "Gives no right" not in account_page(browse, people.reviewer)
     # The whole earlier row, with its seal.
-    made.save()
+    delegation.save()
     for person in (people.reviewer, ben):
         page = account_page(browse, person)
         assert "Gives no right" in page

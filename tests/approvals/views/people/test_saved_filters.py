@@ -26,10 +26,10 @@ def test_a_filter_is_kept_is_listed_for_its_person_alone_and_is_removed(
 ) -> None:
     answer = post(browse, people.reviewer, taken="me")
     assert "The filter is kept." in answer.content.decode()
-    kept = SavedFilter.objects.get()
-    assert kept.user == people.reviewer
-    assert kept.query == "folder=mine&q=Nora&taken=me"
-    link = f'href="?{kept.query}"'.replace("&", "&amp;")
+    saved = SavedFilter.objects.get()
+    assert saved.user == people.reviewer
+    assert saved.query == "folder=mine&q=Nora&taken=me"
+    link = f'href="?{saved.query}"'.replace("&", "&amp;")
     page = browse(people.reviewer).get(reverse("inbox")).content.decode()
     # The links that narrow the list keep no words here.
     assert page.count(link) == 1
@@ -73,8 +73,8 @@ def test_a_filter_is_made_of_what_the_inbox_knows_and_never_leads_elsewhere(
         q="a&folder=signed#x" + "y" * 300,
     )
     assert answer.redirect_chain[-1][0].startswith("/reviews/?folder=mine&q=a%26folder")
-    kept = SavedFilter.objects.get().query
-    page = browse(people.reviewer).get(f"{reverse('inbox')}?{kept}")
+    query = SavedFilter.objects.get().query
+    page = browse(people.reviewer).get(f"{reverse('inbox')}?{query}")
     assert page.context["folder"] == "mine"
     assert page.context["q"].startswith("a&folder=signed#xyy")
     assert page.context["taken"] == ""
@@ -83,8 +83,8 @@ def test_a_filter_is_made_of_what_the_inbox_knows_and_never_leads_elsewhere(
 def test_the_longest_words_fit(people: People, browse: Browse) -> None:
     answer = post(browse, people.reviewer, q="\U0001f600" * 300, taken="others")
     assert "The filter is kept." in answer.content.decode()
-    kept = SavedFilter.objects.get().query
-    page = browse(people.reviewer).get(f"{reverse('inbox')}?{kept}")
+    query = SavedFilter.objects.get().query
+    page = browse(people.reviewer).get(f"{reverse('inbox')}?{query}")
     assert page.context["q"] == "\U0001f600" * 200
 
 

@@ -39,8 +39,8 @@ def in_days(days: float) -> str:
 
 
 def address(run: Run) -> str:
-    asked = ApprovalRequest.objects.get(run=run.id)
-    return reverse("standing_policy_new", args=[asked.id])
+    request = ApprovalRequest.objects.get(run=run.id)
+    return reverse("standing_policy_new", args=[request.id])
 
 
 def post(browse: Browse, user: User, run: Run, **posted: str) -> Any:
@@ -151,12 +151,12 @@ def test_who_is_no_reviewer_makes_none_and_who_sees_nothing_finds_none(
     assert browse(people.nobody).get(address(run)).status_code == 404
     assert post(browse, people.nobody, run).status_code == 404
     assert not StandingPolicy.objects.exists()
-    made = policy_of(run, rita)
+    policy = policy_of(run, rita)
     other = browse(people.second_reviewer)
     assert "permitting" not in other.get(reverse("standing_policies")).content.decode()
-    other.post(reverse("standing_policy_revoke", args=[made.id]))
-    made.refresh_from_db()
-    assert made.revoked_at is None
+    other.post(reverse("standing_policy_revoke", args=[policy.id]))
+    policy.refresh_from_db()
+    assert policy.revoked_at is None
     steward = browse(people.steward)
     assert "permitting" in steward.get(reverse("standing_policies")).content.decode()
 
@@ -164,17 +164,17 @@ def test_who_is_no_reviewer_makes_none_and_who_sees_nothing_finds_none(
 def test_the_api_lists_shows_and_revokes_what_is_ones_own(
     rita: Any, people: cast.People, browse: Browse
 ) -> None:
-    made = policy_of(waiting(), rita)
+    policy = policy_of(waiting(), rita)
     client = browse(rita)
     root = "/api/v1/standing-policies/"
     [listed] = client.get(root).json()["results"]
-    assert listed == client.get(f"{root}{made.id}/").json()
+    assert listed == client.get(f"{root}{policy.id}/").json()
     assert (listed["by"], listed["number"], listed["uses"]) == ("rita", 1, 0)
     assert listed["limits"] == {"total": {"value": "10"}}
     other = browse(people.second_reviewer)
     assert other.get(root).json()["results"] == []
-    assert other.get(f"{root}{made.id}/").status_code == 404
-    revoke = f"{root}{made.id}/revoke/"
+    assert other.get(f"{root}{policy.id}/").status_code == 404
+    revoke = f"{root}{policy.id}/revoke/"
     as_json: dict[str, Any] = {"data": {}, "content_type": "application/json"}
     assert other.post(revoke, **as_json).status_code == 404
     answer = browse(people.steward).post(revoke, **as_json)
@@ -199,15 +199,15 @@ class ProposedPaper(BaseModel):
 
 def waiting_with(paper: Any) -> Run:
     """A run that waits at a gate which permits standing policies, with this proposal."""
-    made = Graph("papers", input=Order, state=ProposedPaper)
+    flow = Graph("papers", input=Order, state=ProposedPaper)
 
-    @made.node(effect="human", gate=Gate(reviewers=["group:claims"], standing=True))
+    @flow.node(effect="human", gate=Gate(reviewers=["group:claims"], standing=True))
     def propose(state: Any, ctx: Any) -> dict[str, Any]:
         return {"paper": paper}
 
-    made.edge(START, "propose")
-    made.edge("propose", END)
-    return advanced(made)
+    flow.edge(START, "propose")
+    flow.edge("propose", END)
+    return advanced(flow)
 
 
 def test_what_has_no_number_is_signed_only_where_its_box_is_ticked(
@@ -239,9 +239,9 @@ def test_limits_of_an_encrypted_run_are_not_filled_in(
     rita: Any, browse: Browse, settings: Any
 ) -> None:
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, **ONE_KEY}
-    made = permitting("sealed-limits")
-    made.encrypted = True
-    run = advanced(made)
+    flow = permitting("sealed-limits")
+    flow.encrypted = True
+    run = advanced(flow)
     form = browse(rita).get(address(run)).content.decode()
     assert 'name="path_1" value="value"' in form
     assert 'value="4"' not in form
@@ -250,22 +250,22 @@ def test_limits_of_an_encrypted_run_are_not_filled_in(
 
 def test_the_api_says_that_a_row_was_put_back(rita: Any, browse: Browse) -> None:
     run = waiting()
-    made = policy_of(run, rita)
+    policy = policy_of(run, rita)
     policy_of(run, rita)
-    reviews.revoke_standing_policy(made.id, by=rita)
-    made.save(force_update=True)
+    reviews.revoke_standing_policy(policy.id, by=rita)
+    policy.save(force_update=True)
     client = browse(rita)
     root = "/api/v1/standing-policies/"
     newer, older = client.get(root).json()["results"]
     assert newer["fault"] is None
     assert older["fault"]["code"] == "tampered_row"
-    assert client.get(f"{root}{made.id}/").json()["fault"] == older["fault"]
+    assert client.get(f"{root}{policy.id}/").json()["fault"] == older["fault"]
 
 
 def test_the_api_says_which_policy_signed_within_which_limits(
     rita: Any, browse: Browse
 ) -> None:
-    made = policy_of(waiting(), rita)
+    policy = policy_of(waiting(), rita)
     run = advanced(permitting(quorum=2))
     sign(run, rita, ["approve"])
     address_of_run = f"/api/v1/runs/{run.id}/decisions/"
@@ -273,17 +273,17 @@ def test_the_api_says_which_policy_signed_within_which_limits(
     by_name = {decision["by"]: decision["standing"] for decision in decisions}
     assert by_name["rita"] == {}
     standing = by_name["policy 1"]
-    assert standing["id"] == str(made.id)
+    assert standing["id"] == str(policy.id)
     assert standing["limits"] == {"total": {"value": "10"}}
-    assert standing["ends"] == made.ends_at.isoformat()
+    assert standing["ends"] == policy.ends_at.isoformat()
 
 
 def test_a_review_of_many_requests_reads_the_groups_of_its_reader_once(
     rita: Any,
 ) -> None:
-    asked = ApprovalRequest.objects.get(run=waiting().id)
+    request = ApprovalRequest.objects.get(run=waiting().id)
     with permissions.remembering_principals():
         permissions.principals_of(rita)
         with counted() as sent:
-            assert _may_allow(rita, asked)
+            assert _may_allow(rita, request)
     assert sent == []

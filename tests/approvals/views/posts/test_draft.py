@@ -98,7 +98,9 @@ def test_what_was_typed_stays_when_another_verdict_is_chosen_and_one_comes_back(
     browse(people.reviewer).post(reverse("draft", args=[run.id]), posted)
     slip = slip_of(review(browse, people.reviewer, run), channel)
     (typed,) = (
-        one.value for one in slip.control.walk() if one.name == f"e-{write}{field}"
+        control.value
+        for control in slip.control.walk()
+        if control.name == f"e-{write}{field}"
     )
     assert slip.chosen == instead
     assert typed == text
@@ -290,10 +292,10 @@ def test_a_session_that_ends_while_deciding_leads_back_to_the_review_with_every_
 
 def fields_of(door: Any) -> dict[str, list[str]]:
     """The hidden fields of a sign-in form."""
-    found: dict[str, list[str]] = {}
+    collected: dict[str, list[str]] = {}
     for name, value in door.context["carried"]:
-        found.setdefault(name, []).append(value)
-    return found
+        collected.setdefault(name, []).append(value)
+    return collected
 
 
 def login(user: User, run: Run, password: str = cast.PASSWORD) -> dict[str, str]:

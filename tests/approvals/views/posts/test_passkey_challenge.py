@@ -62,10 +62,10 @@ def test_a_review_is_signed_with_a_passkey_and_its_receipt_names_it(
 ) -> None:
     client = browse(rita)
     form = form_of(client, run)
-    asked = challenge(client, run, form)
-    assert asked.status_code == 200
-    assert asked.headers["Cache-Control"] == "no-store"
-    form["assertion"] = answered(authenticator, asked.json())
+    response = challenge(client, run, form)
+    assert response.status_code == 200
+    assert response.headers["Cache-Control"] == "no-store"
+    form["assertion"] = answered(authenticator, response.json())
     answer = client.post(reverse("sign", args=[run.id]), form)
     assert answer.status_code == 302
     assert Decision.objects.get().confirmed_by == "passkey"
@@ -79,8 +79,8 @@ def test_a_signature_whose_answer_was_lost_is_posted_again_and_answered(
 ) -> None:
     client = browse(rita)
     form = form_of(client, run)
-    asked = challenge(client, run, form).json()
-    signed = form | {"assertion": answered(authenticator, asked)}
+    issued = challenge(client, run, form).json()
+    signed = form | {"assertion": answered(authenticator, issued)}
     receipt = client.post(reverse("sign", args=[run.id]), signed).url
     runs.advance(run.id)
     # The same page asks anew, and there is nothing left to confirm.
@@ -96,8 +96,8 @@ def test_other_choices_under_a_key_that_was_used_are_refused(
 ) -> None:
     client = browse(rita)
     form = form_of(client, run)
-    asked = challenge(client, run, form).json()
-    signed = form | {"assertion": answered(authenticator, asked)}
+    issued = challenge(client, run, form).json()
+    signed = form | {"assertion": answered(authenticator, issued)}
     client.post(reverse("sign", args=[run.id]), signed)
     write = form["write"][0]
     answer = challenge(client, run, form | {f"v-{write}": "reject"})
@@ -113,8 +113,8 @@ def test_what_others_have_settled_names_them(
     theirs, _ = authenticators.registered(ravi, SITE)
     elsewhere = browse(ravi)
     their_form = form_of(elsewhere, run)
-    asked = challenge(elsewhere, run, their_form).json()
-    their_form["assertion"] = answered(theirs, asked)
+    issued = challenge(elsewhere, run, their_form).json()
+    their_form["assertion"] = answered(theirs, issued)
     elsewhere.post(reverse("sign", args=[run.id]), their_form)
     answer = challenge(client, run, form)
     assert answer.status_code == 409
@@ -126,9 +126,9 @@ def test_another_choice_than_was_signed_changes_nothing(
     run: Run, rita: User, browse: Browse, authenticator: Authenticator
 ) -> None:
     client = browse(rita)
-    asked = challenge(client, run, form_of(client, run)).json()
+    issued = challenge(client, run, form_of(client, run)).json()
     form = form_of(client, run, verdict="reject")
-    form["assertion"] = answered(authenticator, asked)
+    form["assertion"] = answered(authenticator, issued)
     answer = client.post(reverse("sign", args=[run.id]), form)
     assert answer.status_code == 403
     assert answer.headers["X-Unconfirmed"] == "1"
@@ -140,10 +140,10 @@ def test_another_choice_than_was_signed_changes_nothing(
 def test_the_challenge_of_another_session_of_the_same_person_is_refused(
     run: Run, rita: User, browse: Browse, authenticator: Authenticator
 ) -> None:
-    asked = challenge(browse(rita), run, form_of(browse(rita), run)).json()
+    issued = challenge(browse(rita), run, form_of(browse(rita), run)).json()
     elsewhere = browse(rita)
     form = form_of(elsewhere, run)
-    form["assertion"] = answered(authenticator, asked)
+    form["assertion"] = answered(authenticator, issued)
     answer = elsewhere.post(reverse("sign", args=[run.id]), form)
     assert answer.status_code == 403
     assert not Decision.objects.exists()

@@ -86,7 +86,7 @@ def test_two_runs_that_are_the_same_say_up_to_where(
     ] == ["not yet", "not yet"]
 
 
-def test_of_long_runs_it_is_said_that_not_all_was_laid_side_by_side(
+def test_a_comparison_of_long_runs_says_that_it_is_incomplete(
     run: Run, people: People, browse: Browse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     same = runs.advance(forks.forked(run, 1, by=people.starter).id)
@@ -336,7 +336,9 @@ def test_the_comparison_can_be_taken_along_as_json(
         page = page_of(client, a=run.id, b=fork.id, **query).context["page"]["pairs"][0]
         given = client.get(page["export"])
         assert given.status_code == 200
-        assert [one["path"] for one in given.json()["differences"]] == ["notes[0]"]
+        assert [difference["path"] for difference in given.json()["differences"]] == [
+            "notes[0]"
+        ]
 
 
 def test_decisions_are_those_that_people_made_in_each_run(

@@ -42,12 +42,12 @@ def test_what_is_changed_stays_changed_and_nothing_else_does() -> None:
         "payout": {"amount": "2", "account": "DE1", "paid": True},
         "notes": ["a", "b"],
     }
-    found = moved(before, {"scratch": patch}, there)
-    assert found.fallen == []
-    assert found.form.mode == "json"
+    move = moved(before, {"scratch": patch}, there)
+    assert move.fallen == []
+    assert move.form.mode == "json"
     by_path = {
         operation["path"]: operation["value"]
-        for operation in found.form.patch["scratch"]
+        for operation in move.form.patch["scratch"]
     }
     assert by_path == {"/payout/account": "DE2", "/notes/-": "c"}
 
@@ -63,11 +63,9 @@ def test_what_is_not_there_or_is_so_already_falls_away_with_the_reason() -> None
         {"op": "replace", "path": "/notes/1", "value": "z"},
         {"op": "replace", "path": "/text", "value": "y"},
     ]
-    found = moved(
-        before, {"scratch": patch}, {"payout": None, "notes": [], "text": "y"}
-    )
-    assert found.form.patch == {}
-    assert [(one.path, one.value, one.rule) for one in found.fallen] == [
+    move = moved(before, {"scratch": patch}, {"payout": None, "notes": [], "text": "y"})
+    assert move.form.patch == {}
+    assert [(item.path, item.value, item.rule) for item in move.fallen] == [
         ("scratch.notes[1]", "z", "It is not there at checkpoint 1."),
         ("scratch.payout.account", "DE2", "It is not there at checkpoint 1."),
         ("scratch.text", "y", "It is so already at checkpoint 1."),
@@ -76,18 +74,18 @@ def test_what_is_not_there_or_is_so_already_falls_away_with_the_reason() -> None
 
 def test_items_that_are_removed_keep_the_places_of_the_others() -> None:
     patch = {"scratch": [{"op": "replace", "path": "/notes", "value": ["a"]}]}
-    found = moved(
+    move = moved(
         {"notes": ["a", "b", "c"]},
         patch,
         {"notes": ["x", "y", "z", "more"]},
         mode="ops",
     )
-    assert found.fallen == []
-    assert found.form.patch["scratch"] == [
+    assert move.fallen == []
+    assert move.form.patch["scratch"] == [
         {"op": "remove", "path": "/notes/2"},
         {"op": "remove", "path": "/notes/1"},
     ]
-    assert found.form.mode == "ops"
+    assert move.form.mode == "ops"
 
 
 def test_a_patch_of_very_many_places_is_moved_by_channels() -> None:
@@ -104,10 +102,8 @@ def test_a_channel_that_the_other_point_has_not_falls_away() -> None:
     del there.graph.channels["text"]
     there.going_on["scratch"].pop("text")
     there.graph = SimpleNamespace(channels=there.graph.channels, version="2")
-    found = moved_patch(
-        points.point(), {"scratch": {"text": "new"}}, there, mode="json"
-    )
-    assert [one.rule for one in found.fallen] == ["Version 2 has no such channel."]
+    move = moved_patch(points.point(), {"scratch": {"text": "new"}}, there, mode="json")
+    assert [item.rule for item in move.fallen] == ["Version 2 has no such channel."]
 
 
 def url(run: Run, seq: int) -> str:
@@ -150,10 +146,10 @@ def test_moving_the_starting_point_keeps_what_was_typed_and_lists_what_fell_away
         "It is not there at checkpoint 0.",
     ):
         assert said in fell
-    made = runs.advance(
+    new_run = runs.advance(
         client.post(url(run, 1), {**after, "do": "go"}).url.split("/")[2]
     )
-    assert run_actions.state(made)["letter"] == "dear"
+    assert run_actions.state(new_run)["letter"] == "dear"
 
 
 @pytest.mark.django_db(transaction=True)

@@ -43,19 +43,19 @@ def offered(answer: Any) -> str:
 
 def changed(name: str, *nodes: str) -> Graph:
     """Another version of `claim`: these nodes, one after another."""
-    made = graph(name, version="2")
+    flow = graph(name, version="2")
     for before, node in zip([START, *nodes[:-1]], nodes, strict=True):
-        made.node(node)(lambda state, ctx: None)
-        made.edge(before, node)
-    made.edge(nodes[-1], END)
-    return made
+        flow.node(node)(lambda state, ctx: None)
+        flow.edge(before, node)
+    flow.edge(nodes[-1], END)
+    return flow
 
 
-def deployed(made: Graph) -> None:
+def deployed(flow: Graph) -> None:
     """Only this version is here."""
-    for key in [key for key in registry._registered if key[0] == made.name]:
+    for key in [key for key in registry._registered if key[0] == flow.name]:
         del registry._registered[key]
-    registry.replace(made)
+    registry.replace(flow)
 
 
 def test_a_version_that_lacks_what_is_live_lists_what_changed_and_offers_what_exists(
@@ -109,12 +109,12 @@ def test_another_version_that_can_go_on_says_so_and_folds_what_is_harmless(
     run = advanced(claim("harmless"))
     client = browse(people.starter)
     assert "is not registered here" not in words(client.get(url(run, 1), follow=True))
-    made = claim("harmless")
-    made.version = "2"
-    made.node("added")(lambda state, ctx: None)
-    made.edge("added", END)
-    made.edge("first", "added")
-    deployed(made)
+    flow = claim("harmless")
+    flow.version = "2"
+    flow.node("added")(lambda state, ctx: None)
+    flow.edge("added", END)
+    flow.edge("first", "added")
+    deployed(flow)
     answer = client.get(url(run, 1), follow=True)
     assert answer.status_code == 200
     text = words(answer)
@@ -131,9 +131,9 @@ def test_what_a_run_would_stop_at_stands_before_what_is_harmless(
 ) -> None:
     run = advanced(claim("stopping", quorum=2))
     client = browse(people.starter)
-    made = claim("stopping")
-    made.version = "2"
-    deployed(made)
+    flow = claim("stopping")
+    flow.version = "2"
+    deployed(flow)
     text = words(client.get(url(run, 1), follow=True))
     stopping, harmless = text.split("would stop at what changed")[1].split(
         "harmless change"

@@ -216,9 +216,9 @@ def test_a_patch_of_a_signed_channel_says_so_before_it_starts(
         mode="ops",
         ops='{"scratch": {"total": 9999}}',
     )
-    made = runs.advance(Run.objects.exclude(id=run.id).get().id)
-    assert made.status == Status.PAUSED
-    assert ApprovalRequest.objects.get(run=made).node == "$patch"
+    new_run = runs.advance(Run.objects.exclude(id=run.id).get().id)
+    assert new_run.status == Status.PAUSED
+    assert ApprovalRequest.objects.get(run=new_run).node == "$patch"
 
 
 def test_answers_are_reused_changed_or_asked_again(
@@ -260,10 +260,10 @@ def test_who_is_no_reviewer_is_told_that_it_is_asked_again(
     assert "You are not one of its reviewers" in words(
         client.get(url(run, 2), follow=True).content.decode()
     )
-    made = runs.advance(
+    new_run = runs.advance(
         posted(client, run, 2, do="go", **{"a-ask.total": "reuse"}).url.split("/")[2]
     )
-    assert made.status == Status.PAUSED
+    assert new_run.status == Status.PAUSED
 
 
 def test_a_rewind_needs_a_reason_and_asks_again_where_it_withdraws_a_review(
@@ -317,7 +317,7 @@ def test_a_run_that_went_back_meanwhile_is_not_rewound_once_more(
     fields["shown"] = "rewind"
     runs.rewind(run.id, at(run, 2).id, by=people.starter)
     fields["seen"] = " ".join(
-        str(one.id) for one in ApprovalRequest.objects.filter(run=run, line=2)
+        str(request.id) for request in ApprovalRequest.objects.filter(run=run, line=2)
     )
     answer = client.post(url(run, 1), fields)
     assert answer.status_code == 409
@@ -418,9 +418,9 @@ def test_a_replay_takes_nothing_and_touches_nothing(
     assert {name for name in fields if name.startswith(("allow-", "a-", "s-"))} == set()
     first = client.post(url(run, 1), fields)
     again = client.post(url(run, 1), fields)
-    made = runs.advance(first.url.split("/")[2])
+    new_run = runs.advance(first.url.split("/")[2])
     assert first.url == again.url
-    assert made.status == Status.COMPLETED
+    assert new_run.status == Status.COMPLETED
     assert len(PAID) == 1
     assert Run.objects.count() == 2
 
@@ -512,12 +512,12 @@ def test_where_nobody_can_go_on_the_page_says_why(
     people: cast.People, browse: Browse
 ) -> None:
     run = paid("replayed_page", people)
-    made = runs.advance(runs.replay(f"{run.key}:initial", by=people.starter).id)
+    replay = runs.advance(runs.replay(f"{run.key}:initial", by=people.starter).id)
     client = browse(people.starter)
-    answer = client.get(url(made, 2), follow=True)
+    answer = client.get(url(replay, 2), follow=True)
     assert answer.status_code == 409
     assert "asked nobody at this checkpoint" in words(answer.content.decode())
-    assert client.get(url(made, 2), {"how": "replay"}, follow=True).status_code == 200
+    assert client.get(url(replay, 2), {"how": "replay"}, follow=True).status_code == 200
 
 
 def test_odd_operations_are_a_problem(people: cast.People, browse: Browse) -> None:

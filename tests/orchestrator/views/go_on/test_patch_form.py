@@ -73,11 +73,11 @@ VALUES: list[dict[str, Any]] = [
 def test_where_nobody_types_nothing_changes(state: dict[str, Any], mode: str) -> None:
     here = point(**state)
     form = fresh_form(here)
-    found = posted_form(
+    form_again = posted_form(
         here, typed(form) | {"mode": mode, "json": form.text, "ops": form.operations}
     )
-    assert found.patch == {}
-    assert found.problems == []
+    assert form_again.patch == {}
+    assert form_again.problems == []
 
 
 def test_an_object_that_is_not_set_can_be_set_field_by_field() -> None:
@@ -126,8 +126,10 @@ def test_the_empty_text_of_a_choice_can_be_chosen() -> None:
 
 def test_a_field_of_an_object_takes_the_place_of_the_whole_object() -> None:
     here = point(payout={"amount": "12.50", "account": "a", "paid": True})
-    found = posted_form(here, typed(fresh_form(here)) | {"s-payout.amount": "13.00"})
-    state = after(here, found)
+    form_again = posted_form(
+        here, typed(fresh_form(here)) | {"s-payout.amount": "13.00"}
+    )
+    state = after(here, form_again)
     assert state["scratch"]["payout"] == {
         "amount": "13.00",
         "account": "a",
@@ -141,9 +143,9 @@ def test_a_large_value_is_neither_sent_nor_lost() -> None:
     assert [(one.path, one.size) for one in form.folded] == [("scratch.text", 9002)]
     assert "text" not in form.drawn
     assert "x" * 100 not in form.text
-    found = posted_form(here, typed(form) | {"mode": "json", "json": form.text})
-    assert found.patch == {}
-    assert found.problems == []
+    form_again = posted_form(here, typed(form) | {"mode": "json", "json": form.text})
+    assert form_again.patch == {}
+    assert form_again.problems == []
     ops = '[{"op": "replace", "path": "/scratch/text", "value": "short"}]'
     assert (
         patched(here.going_on, posted_form(here, {"mode": "ops", "ops": ops}).patch)[
@@ -172,15 +174,16 @@ def test_what_would_fit_is_put_in_its_place_however_it_was_typed(mode: str) -> N
     problem = Problem(
         "scratch.payout.amount", "a number", '"many"', ("14.00",), "payout"
     )
-    found = mended_form(form, here, problem)
-    assert found.mode == mode
-    assert found.problems == []
-    state = after(here, found)["scratch"]
+    mended = mended_form(form, here, problem)
+    assert mended.mode == mode
+    assert mended.problems == []
+    state = after(here, mended)["scratch"]
     assert state["payout"]["amount"] == "14.00"
     assert state["payout"]["paid"] is True
     assert state["text"] == "kept"
     again = posted_form(
-        here, typed(found) | {"mode": mode, "json": found.text, "ops": found.operations}
+        here,
+        typed(mended) | {"mode": mode, "json": mended.text, "ops": mended.operations},
     )
     assert after(here, again)["scratch"] == state
 
@@ -364,6 +367,8 @@ def test_what_cannot_be_a_patch_is_refused_with_its_place(
     mode: str, text: str, path: str
 ) -> None:
     here = point()
-    found = posted_form(here, {"mode": mode, "json": text, "ops": text})
-    assert [one.path for one in found.problems if one.path == path] == [path]
-    assert all(one.rule for one in found.problems)
+    form_again = posted_form(here, {"mode": mode, "json": text, "ops": text})
+    assert [
+        problem.path for problem in form_again.problems if problem.path == path
+    ] == [path]
+    assert all(problem.rule for problem in form_again.problems)

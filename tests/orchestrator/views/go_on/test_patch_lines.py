@@ -9,9 +9,9 @@ from tests.support.patch_points import point
 def texts_of(there: Any, patch: dict[str, Any]) -> list[tuple[str | None, str | None]]:
     """Both values of each line; in quotes where it has quotes."""
     pairs = []
-    for one in patch_lines(there, patch):
+    for line in patch_lines(there, patch):
         texts = []
-        for leaf in (one.before, one.after):
+        for leaf in (line.before, line.after):
             quoted = leaf is not None and leaf.kind == "quoted"
             texts.append(f'"{leaf.text}"' if leaf and quoted else leaf and leaf.text)
         pairs.append((texts[0], texts[1]))
@@ -24,7 +24,7 @@ def test_each_value_that_changes_is_a_line_with_the_old_one_before_it() -> None:
         "scratch": {"notes": ["a", "b"], "payout": {"account": "DE2"}},
         "artifacts": {"letter": "dear"},
     }
-    assert [one.path for one in patch_lines(there, patch)] == [
+    assert [line.path for line in patch_lines(there, patch)] == [
         "scratch.notes[1]",
         "scratch.payout.account",
         "artifacts.letter",
@@ -66,8 +66,8 @@ def test_two_values_that_differ_never_read_the_same() -> None:
             {"op": "replace", "path": "/anything", "value": {"a": "not set", "b": None}}
         ]
     }
-    for one in patch_lines(there, patch):
-        assert one.before != one.after
+    for line in patch_lines(there, patch):
+        assert line.before != line.after
 
 
 def test_no_more_lines_are_made_than_are_shown() -> None:

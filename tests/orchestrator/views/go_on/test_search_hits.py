@@ -14,14 +14,14 @@ def test_a_word_is_found_in_keys_and_values_in_any_case() -> None:
         anything={"Account": [{"iban": "DE89"}], "empty": {}}, text="one\ntwo"
     ).going_on
     iban = "scratch.anything.Account[0].iban"
-    assert [(one.path, one.channel) for one in search_hits(state, "de89")] == [
+    assert [(hit.path, hit.channel) for hit in search_hits(state, "de89")] == [
         (iban, "anything")
     ]
-    assert [one.path for one in search_hits(state, "account")] == [iban]
-    assert [one.path for one in search_hits(state, "empty")] == [
+    assert [hit.path for hit in search_hits(state, "account")] == [iban]
+    assert [hit.path for hit in search_hits(state, "empty")] == [
         "scratch.anything.empty"
     ]
-    assert [one.path for one in search_hits(state, "E\nTWO")] == ["scratch.text"]
+    assert [hit.path for hit in search_hits(state, "E\nTWO")] == ["scratch.text"]
     assert search_hits(state, "  ") == []
     deep = point(anything={"a": []}).going_on
     at = deep["scratch"]["anything"]

@@ -167,8 +167,8 @@ def steward(people: People) -> User:
     return people.steward
 
 
-def revoked_in_admin(client: Client, key: Passkey, **more: str) -> Any:
-    form = {"action": "revoke", "_selected_action": str(key.pk), **more}
+def revoked_in_admin(client: Client, key: Passkey, **options: str) -> Any:
+    form = {"action": "revoke", "_selected_action": str(key.pk), **options}
     return client.post(reverse("admin:approvals_passkey_changelist"), form, follow=True)
 
 

@@ -59,7 +59,7 @@ def test_a_pinned_checkpoint_stays_and_the_run_page_says_who_pinned_it_and_why(
     assert seqs(run) == [2, 4]
 
 
-def test_of_two_who_pin_a_checkpoint_at_once_the_second_reads_that_nothing_changed(
+def test_the_second_of_two_concurrent_pins_reads_that_nothing_changed(
     run: Run, people: People, browse: Browse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pin = holds.pin_or_find
