@@ -11,6 +11,7 @@ from allauth.socialaccount.providers.base import AuthError
 from django.http import HttpRequest
 
 from orchestrator.company_login import arrival
+from orchestrator.company_login.provider import reason_of
 
 log = structlog.get_logger(__name__)
 
@@ -32,8 +33,7 @@ class LogInAdapter(DefaultSocialAccountAdapter):
         extra_context: Any = None,
     ) -> None:
         """End a log-in that failed with a page of ours."""
-        # The text of an error may hold what the provider sent, tokens too.
-        log.warning("company_login_failed", error=type(exception).__name__)
+        log.warning("company_login_failed", **reason_of(exception))
         if error == AuthError.CANCELLED:
             raise ImmediateHttpResponse(arrival.cancelled(request))
         raise ImmediateHttpResponse(arrival.failed(request))
