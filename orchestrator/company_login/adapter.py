@@ -4,7 +4,6 @@ provider is judged here, and none of its ways to an account is taken.
 
 from typing import Any
 
-import structlog
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.providers.base import AuthError
@@ -12,8 +11,6 @@ from django.http import HttpRequest
 
 from orchestrator.company_login import arrival
 from orchestrator.company_login.provider import reason_of
-
-log = structlog.get_logger(__name__)
 
 
 class LogInAdapter(DefaultSocialAccountAdapter):
@@ -33,10 +30,9 @@ class LogInAdapter(DefaultSocialAccountAdapter):
         extra_context: Any = None,
     ) -> None:
         """End a log-in that failed with a page of ours."""
-        log.warning("company_login_failed", **reason_of(exception))
         if error == AuthError.CANCELLED:
             raise ImmediateHttpResponse(arrival.cancelled(request))
-        raise ImmediateHttpResponse(arrival.failed(request))
+        raise ImmediateHttpResponse(arrival.failed(request, **reason_of(exception)))
 
     def list_apps(
         self, request: HttpRequest, provider: Any = None, client_id: Any = None

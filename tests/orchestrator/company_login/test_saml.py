@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
+from structlog.testing import capture_logs
 
 from approvals.models import Decision
 from tests.support.confirmed_graphs import approval_of, gated
@@ -351,7 +352,10 @@ def test_an_answer_counts_once_and_in_the_browser_that_asked(
 ) -> None:
     browser = Client()
     answer = asked(browser)
-    assert come_back(Client(), answer).status_code == 400
+    with capture_logs() as logged:
+        assert come_back(Client(), answer).status_code == 400
+    assert logged[0]["event"] == "company_login_failed"
+    assert "this session has not asked" in logged[0]["reason"]
     assert come_back(browser, answer).status_code == 302
     browser.post("/logout/")
     assert come_back(browser, answer).status_code == 400
