@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from approvals.models import Draft
 from checkpoints.db import query_cache
+from checkpoints.db.limits import within_limits
 from checkpoints.models import Run
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json, read_value
@@ -80,6 +81,7 @@ def save_drafts(
     earlier = Draft.objects.filter(run=run, by=user.pk, write__in=writes)
     try:
         with transaction.atomic():
+            _lock(run)
             saved = earlier.select_for_update().values_list("number", flat=True)
             # Two pages drawn at the same time save under equal numbers: the first one
             # counts.
@@ -98,6 +100,14 @@ def save_drafts(
         # Another page has saved its first choice for one of the writes in the meantime.
         return False
     return True
+
+
+def _lock(run: Run) -> None:
+    """Wait until nobody signs or settles in a run. Whoever does locks the run first, and
+    removes drafts afterwards.
+    """
+    rows = Run.objects.select_for_update(no_key=True).filter(id=run.id)
+    within_limits(rows.only("id")).first()
 
 
 def _row(user: Any, run: Run, choice: DraftChoice, number: int) -> Draft:

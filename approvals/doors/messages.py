@@ -8,10 +8,12 @@ looks for messages. So one of the two sees the other.
 """
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from approvals import reviews
 from approvals.doors.pointers import value_at
@@ -46,6 +48,7 @@ from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import pack_json, read_value
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.engine.errors import (
+    UNREADABLE,
     CountersignError,
     InvalidValue,
     KeyConflict,
@@ -61,7 +64,7 @@ ERASED = "erased"
 REASONS = {
     "door_closed": "the door is switched off, or its time is over",
     "no_service_account": "the account of the door may be one of a person",
-    "run_ended": "the run has ended",
+    "run_ended": "the run has ended, or was cancelled",
     "several_questions": "several reviews of this node wait at once",
     "not_a_question": "the review does not ask for exactly one value",
     "already_decided": "the question was answered already",
@@ -69,6 +72,10 @@ REASONS = {
     "not_a_reviewer": "the account of the door is no reviewer of the gate",
     "confirmation_required": "the gate asks who signs to log in once more",
     "claimed": "a person has taken the review",
+    "incompatible_graph": "no worker can go on with the graph of the run now",
+    "not_considered": "the gate asks who signs to consider the review first",
+    "tampered_row": "a row was changed in the database",
+    "wrong_key": "a key of the settings is missing",
     ERASED: "values of the run were erased",
 }
 """Code of a refusal -> what it says. The messages of errors may quote values."""
@@ -85,18 +92,20 @@ def receive(door: Door, message_id: str, raw: bytes, body: Any) -> DoorMessage:
     signed, `body` is their JSON. A message that came before is returned as it is.
 
     Raises, having stored nothing: `InvalidValue` if the body lacks what the door looks
-    for, `KeyConflict` if this id came with another body, `TamperedRow`, `WrongKey`.
+    for, `KeyConflict` if this id came with another body.
     """
     key = _key_in(door, body)
     value_at(body, door.answer_pointer)
     with transaction.atomic():
-        run = _locked_run(door.graph, key)
+        run, fault = _run_or_fault(door.graph, key)
         new = _new_message(door, message_id, key, raw, body)
         DoorMessage.objects.bulk_create([new], ignore_conflicts=True)
         rows = DoorMessage.objects.filter(door=door, message_id=message_id)
         message = rows.select_for_update().get()
         if message.id != new.id:
             _require_same_body(message, raw)
+        elif fault:
+            close_message(message, MessageStatus.REFUSED, fault)
         elif run is None:
             # The run may be started, and ask, before this is committed.
             jobs.add_job(DELIVER_MESSAGES, message=str(message.id))
@@ -143,7 +152,10 @@ def deliver_again(message_id: UUID | str, *, by: Any) -> DoorMessage:
         door=message.door.slug,
         message=message.message_id,
     )
-    return _deliver(id, only=MessageStatus.REFUSED)
+    offered = _deliver(id, only=MessageStatus.REFUSED)
+    if offered is None:
+        raise unknown_thing("refused message", message_id)
+    return offered
 
 
 def messages_that_are_old(lease: JobLease) -> Iterator[Step]:
@@ -196,6 +208,16 @@ def _locked_run(graph: str, key: str) -> Run | None:
     return None if run_id is None else locked_run.lock_run(run_id)
 
 
+def _run_or_fault(graph: str, key: str) -> tuple[Run | None, str]:
+    """Return the locked run of this key, None if there is none; or the code of the
+    fault for which it cannot be read.
+    """
+    try:
+        return _locked_run(graph, key), ""
+    except UNREADABLE as fault:
+        return None, fault.code
+
+
 def _new_message(
     door: Door, message_id: str, key: str, raw: bytes, body: Any
 ) -> DoorMessage:
@@ -226,14 +248,18 @@ def _require_same_body(message: DoorMessage, raw: bytes) -> None:
         raise KeyConflict("this webhook-id came with another body")
 
 
-def _deliver(message_id: UUID, *, only: str) -> DoorMessage:
-    """Offer a message that has this status to its run, if there is one."""
+def _deliver(message_id: UUID, *, only: str) -> DoorMessage | None:
+    """Offer a message that has this status to its run, if there is one. Return None if
+    the message was removed in the meantime.
+    """
+    rows = DoorMessage.objects.select_related("door__account").filter(id=message_id)
     with transaction.atomic():
-        rows = DoorMessage.objects.select_related("door__account")
-        message = rows.get(id=message_id)
+        message = rows.first()
+        if message is None:
+            return None
         run = _locked_run(message.graph, message.key)
-        message = rows.select_for_update(of=("self",)).get(id=message_id)
-        if message.status == only and run is not None:
+        message = rows.select_for_update(of=("self",)).first()
+        if message and message.status == only and run is not None:
             _offer(message, run)
     return message
 
@@ -263,24 +289,29 @@ def _question(door: Door, run: Run) -> ApprovalRequest | None:
         raise _refusal(ERASED)
     if not is_open(door):
         raise _refusal("door_closed")
-    requests = _requests_on_the_way(door, run)
-    waiting = [row for row in requests if row.status == RequestStatus.OPEN]
+    if run.cancel_at or run.status in ENDS:
+        raise _refusal("run_ended")
+    requests = ApprovalRequest.objects.filter(run=run, node=door.node)
+    opened = requests.filter(status=RequestStatus.OPEN)
+    waiting = list(islice(_on_the_way(opened, run), 2))
     if len(waiting) > 1:
         raise _refusal("several_questions")
     if waiting:
-        return waiting[0]
-    if run.status in ENDS:
-        raise _refusal("run_ended")
-    if any(row.status in ANSWERED for row in requests):
+        return requests.get(id=waiting[0])
+    if any(_on_the_way(requests.filter(status__in=ANSWERED), run)):
         raise _refusal("already_decided")
     return None
 
 
-def _requests_on_the_way(door: Door, run: Run) -> list[ApprovalRequest]:
-    """Return the requests of the door's node that a rewind has not left behind."""
+def _on_the_way(requests: "QuerySet[ApprovalRequest]", run: Run) -> Iterator[UUID]:
+    """Yield the ids of those requests that a rewind has not left behind. Reads columns
+    only, for a loop may have asked very often.
+    """
     reach = lines_of([run.id]).past(run.id, run.line)
-    rows = ApprovalRequest.objects.filter(run=run, node=door.node).order_by("id")
-    return [row for row in rows if row.superstep <= reach.get(row.line, -1)]
+    places = requests.order_by("id").values_list("id", "line", "superstep")
+    for id, line, superstep in places.iterator():
+        if superstep <= reach.get(line, -1):
+            yield id
 
 
 def _sign(message: DoorMessage, run: Run, request: ApprovalRequest) -> None:
@@ -296,6 +327,10 @@ def _sign(message: DoorMessage, run: Run, request: ApprovalRequest) -> None:
     if len(state.writes) != 1 or len(request.policy.get("asks", ())) != 1:
         raise _refusal("not_a_question")
     [write] = state.writes
+    # A person may change their mind as long as others have to sign.
+    answered = {(row.by_id, row.revision) for row in state.decisions}
+    if (account.pk, write.revision) in answered:
+        raise _refusal("already_decided")
     answer = {
         "write": str(write.write),
         "hash": write.hash,

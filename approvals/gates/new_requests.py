@@ -63,7 +63,7 @@ from orchestrator.engine.values import canonical
 
 DELIVER_MESSAGES = "deliver_messages"
 """The kind of the jobs that deliver what came at a door. Their fact `message` is the id
-of the first message of a run.
+of a message for the run.
 """
 
 
@@ -192,7 +192,8 @@ def _add_message_job(requests: Sequence[ApprovalRequest]) -> None:
     waiting = DoorMessage.objects.filter(
         key=Subquery(key), graph=request.graph, status=MessageStatus.KEPT
     )
-    message = waiting.order_by("at").values_list("id", flat=True).first()
+    # The newest, for older ones are removed before it.
+    message = waiting.order_by("-at").values_list("id", flat=True).first()
     if message is not None:
         # Without a name: a job that runs may have looked too early.
         jobs.add_job(DELIVER_MESSAGES, message=str(message))

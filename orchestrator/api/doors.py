@@ -83,7 +83,7 @@ class DoorMessages(APIView):
         raw = request.data if isinstance(request.data, bytes) else b""
         row = _door_of(request, door, raw)
         if row is None:
-            refuse_message(request, door, UnsignedMessage())
+            refuse_message(request, UnsignedMessage())
         message_id = request.headers["webhook-id"]
         message = messages.receive(row, message_id, raw, _json_of(raw))
         _require_accepted(message)

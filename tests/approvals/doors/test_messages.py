@@ -9,7 +9,7 @@ from approvals.doors import verbs as doors
 from approvals.models import ApprovalRequest, Decision, DoorMessage
 from checkpoints import retention, timeline
 from checkpoints.core.status import Status
-from checkpoints.models import AuditLine, Job
+from checkpoints.models import AuditLine, Job, Run
 from checkpoints.queue import jobs
 from orchestrator import runs
 from orchestrator.engine import Graph
@@ -78,6 +78,24 @@ def test_a_question_that_a_person_answered_is_not_answered_again(
     assert state(run)["total"] == 9
 
 
+def test_an_answer_that_others_have_to_sign_too_is_not_replaced(
+    people: cast.People,
+) -> None:
+    sender = Sender()
+    sender.send("msg_1", paid=1)
+    sender.send("msg_2", paid=2)
+    run = waiting_run(quorum=2)
+    work_off()
+    assert came_of("msg_1") == ("delivered", "")
+    assert came_of("msg_2") == ("refused", "already_decided")
+    rita = run_actions.reviewer(people.reviewer)
+    run_actions.sign(run, rita, [("edit", 9)])
+    # Rita's value is another question to the bank.
+    assert sender.send("msg_3", paid=9).status_code == 200
+    run_actions.sign(run, rita, ["approve"])
+    assert state(runs.advance(run.id))["total"] == 9
+
+
 def test_the_oldest_of_several_kept_messages_is_the_answer() -> None:
     sender = Sender()
     sender.send("msg_1", paid=1)
@@ -138,6 +156,15 @@ def test_after_a_rewind_a_second_message_answers() -> None:
     assert state(runs.advance(run.id))["total"] == 2
 
 
+def test_earlier_rounds_are_read_without_their_texts() -> None:
+    sender = Sender()
+    waiting_run()
+    ApprovalRequest.objects.update(status="applied")
+    with counted() as statements:
+        assert refused(sender) == "already_decided"
+    assert not [sql for sql in statements if 'request"."facts"' in sql]
+
+
 def test_a_fork_has_a_key_of_its_own_and_hears_nothing() -> None:
     sender = Sender()
     run = waiting_run()
@@ -159,6 +186,27 @@ def test_a_body_that_was_changed_in_the_database_is_not_signed() -> None:
     work_off()
     assert came_of() == ("refused", "tampered_row")
     assert not Decision.objects.exists()
+
+
+def test_a_message_for_a_run_that_was_changed_in_the_database_is_kept_for_a_steward() -> (
+    None
+):
+    sender = Sender()
+    run = waiting_run()
+    Run.objects.update(decisions=1)
+    assert refused(sender) == "tampered_row"
+    assert came_of() == ("refused", "tampered_row")
+    Run.objects.update(decisions=0)
+    messages.deliver_again(DoorMessage.objects.get().id, by=None)
+    assert came_of() == ("delivered", "")
+    assert state(runs.advance(run.id))["total"] == 40
+
+
+def test_a_message_for_a_run_that_is_being_cancelled_is_refused() -> None:
+    sender = Sender()
+    run = waiting_run()
+    Run.objects.filter(id=run.id).update(cancel_at="2026-01-01T00:00Z")
+    assert refused(sender) == "run_ended"
 
 
 def test_an_erasure_drops_what_was_kept_for_the_run() -> None:
@@ -186,6 +234,17 @@ def test_messages_are_removed_after_a_week() -> None:
     DoorMessage.objects.filter(message_id="msg_1").update(at="2020-01-01T00:00Z")
     kinds.advance(jobs.add_job("sweep_door_messages"))
     assert DoorMessage.objects.get().message_id == "msg_2"
+
+
+def test_a_message_that_is_removed_at_the_same_moment_keeps_no_other_waiting() -> None:
+    sender = Sender()
+    sender.send("msg_1", paid=1)
+    sender.send("msg_2", paid=2)
+    Job.objects.all().delete()
+    waiting_run()
+    DoorMessage.objects.get(message_id="msg_1").delete()
+    work_off()
+    assert came_of("msg_2") == ("delivered", "")
 
 
 def test_only_a_request_with_a_question_looks_for_messages() -> None:

@@ -22,7 +22,14 @@ from orchestrator.execution.replay import OTHER_MEMORY
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "erasure.md"
 LONG = 200
 """Characters from which a column of names could hold a text."""
-OTHERS = ("auth_", "demo_", "tests_", "django_content_type")
+OTHERS = (
+    "account_",
+    "auth_",
+    "demo_",
+    "django_content_type",
+    "socialaccount_",
+    "tests_",
+)
 """Accounts, and tables of demo and tests: not ours to erase."""
 
 

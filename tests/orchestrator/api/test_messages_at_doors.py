@@ -136,6 +136,7 @@ def test_strangers_are_throttled_and_the_sender_is_served(configure: Any) -> Non
     wrong = {"secret": "whsec_" + "A" * 44}
     answers = [sender.send(**wrong).status_code for _ in range(4)]
     assert answers == [401, 401, 429, 429]
+    assert sender.send(slug="another").status_code == 429
     assert FailedAuthentication.objects.get().failures == 2
     assert sender.send().status_code == 200
 
