@@ -66,7 +66,6 @@ def test_an_example_asks_and_another_process_goes_on(
         return done.stdout
 
     assert run() == "opening\n"
-    office.reviewer.groups.add(Group.objects.get(name="reviewer"))
     [asked] = office.asked()
     sign(office, office.client.approval(str(asked.run.id)), edit(invoice="a", amount=8))
     said = run()

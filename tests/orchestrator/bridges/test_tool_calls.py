@@ -2,13 +2,10 @@
 was signed, whichever library it is.
 """
 
-from typing import Any
-
 import pytest
 
 from approvals import inbox
 from orchestrator import asking, tokens
-from orchestrator.bridges.langgraph_interrupts import resume
 from orchestrator.bridges.tool_calls import NotSigned, ToolCall, key_of, question_of
 from orchestrator.client import Client, Unreachable
 from tests.support.agents import Payer
@@ -82,21 +79,6 @@ def test_a_call_that_was_reported_as_done_is_not_made_again(
     text = payer.restarted().go_on(office.client.approval(asked.id))
     assert payer.shop.paid == [("a", 10)]
     assert "done before" in text
-
-
-@pytest.mark.parametrize("name", ["langgraph", "langchain", "langchain-per-call"])
-def test_an_earlier_state_of_a_thread_makes_no_call_again(
-    office: Office, name: str
-) -> None:
-    payer: Any = payer_of(name)().pause()
-    asked = office.client.ask(**payer.question())
-    paused = payer.snapshot()
-    payer.go_on(sign(office, asked, edit(invoice="a", amount=8), REJECT))
-    payer.report(office.client, office.client.approval(asked.id))
-    command = resume(paused, office.client.approval(asked.id))
-    ended = payer.graph().invoke(command, paused.config)
-    assert payer.shop.paid == [("a", 8)]
-    assert "done before" in str(ended)
 
 
 def test_a_site_that_is_away_does_not_break_the_work(
