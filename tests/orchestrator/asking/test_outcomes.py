@@ -107,6 +107,17 @@ def test_another_result_follows_what_is_not_done(
     assert _results(asking.approval_of(asked.run)) == [first, None]
 
 
+def test_attempts_without_end_leave_few_lines(ann: User) -> None:
+    asked = decided(opened(), ann, "approve", "approve")
+    for _ in range(10):
+        reported(asked.run, [_said(result="failed")])
+        reported(asked.run, [_said(result="unknown")])
+    with pytest.raises(AlreadyReported):
+        reported(asked.run, [_said(result="failed")])
+    assert len(event_payloads(asked.run, "outcome_reported")) == 20
+    assert _results(reported(asked.run, [_said()]))[0] == "done"
+
+
 def test_only_what_is_approved_is_reported(ann: User) -> None:
     asked = opened()
     with pytest.raises(WrongStatus) as refused:
