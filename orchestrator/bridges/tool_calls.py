@@ -15,7 +15,9 @@ from orchestrator.engine.frozen import frozen
 
 SETTLED = ("approved", "rejected", "partial")
 """The states of an approval in which each item has a verdict that counts."""
-DONE_BEFORE = "This was done before a restart, and is not done again. The result is lost."
+DONE_BEFORE = (
+    "This was done before a restart, and is not done again. The result is lost."
+)
 """The reason that a model reads."""
 _LONGEST_TITLE = 500
 _LONGEST_RUN = 100
