@@ -41,7 +41,9 @@ _RESULT: Any = Substr("task", 75)
 
 @frozen
 class OutcomeReport:
-    """The newest report about one write. `detail` is empty where it was erased."""
+    """The newest report about one write, the `number`-th. `detail` is empty where it was
+    erased.
+    """
 
     write: UUID
     result: str
@@ -49,6 +51,7 @@ class OutcomeReport:
     hash: str
     at: datetime
     by: str
+    number: int = 1
 
 
 @dataclass(slots=True)
@@ -98,6 +101,7 @@ def reports_on(request: ApprovalRequest) -> dict[UUID, OutcomeReport]:
         # An erasure leaves a tombstone.
         if not isinstance(detail, str):
             detail = ""
+        number = reports[write].number + 1 if write in reports else 1
         reports[write] = OutcomeReport(
             write,
             facts["result"],
@@ -105,6 +109,7 @@ def reports_on(request: ApprovalRequest) -> dict[UUID, OutcomeReport]:
             facts["hash"],
             line.at,
             line.actor,
+            number,
         )
     return reports
 

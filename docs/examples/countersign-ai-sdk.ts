@@ -29,7 +29,9 @@ export class Countersign {
         const approval = call && (await this.ask({ ...call, toolName, input }))
         const isSigned = approval?.state === "approved" && approval.is_own
         if (!isSigned) throw new Error(`nobody approved ${toolName}`)
-        const value = approval.items[0]?.value
+        const [signed] = approval.items
+        if (signed?.outcome?.result === "done") throw new Error(`${toolName} was done before`)
+        const value = signed?.value
         const checked = await asSchema(tool.inputSchema).validate?.(value)
         if (checked?.success === false) throw checked.error
         try {

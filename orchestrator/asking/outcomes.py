@@ -14,6 +14,7 @@ from checkpoints.conf import conf
 from checkpoints.core.arguments import checked_text
 from checkpoints.core.ids import unknown_thing
 from checkpoints.core.outcome_lines import (
+    DONE,
     FAILED,
     RESULTS,
     UNKNOWN,
@@ -36,6 +37,8 @@ from orchestrator.run_access.act import locked, name_of, run_to_act_on
 from orchestrator.runs.start_for_user import require
 
 MOST_OUTCOMES = 1000
+MOST_BAD_REPORTS = 20
+"""The most reports about one item before the last, which says that it is done."""
 LONGEST_DETAIL = 2000
 _NEEDED = {"item", "result", "hash"}
 _MEMBERS = {*_NEEDED, "detail"}
@@ -65,8 +68,8 @@ def report(
 
     Raises `InvalidValue` (names the place), `UnknownThing`, `Erased`, `WrongStatus` (an
     item is not approved, or others are open), `StaleProposal` (the hash is not that
-    which was signed), and `AlreadyReported`: something else was, unless that was an
-    unknown outcome.
+    which was signed), and `AlreadyReported`: something else was. Only another result
+    may follow, and none follows done: what failed may have been tried again.
     """
     reported = _checked(outcomes)
     run = run_to_act_on(by, "start_run", id_or_key)
@@ -174,7 +177,9 @@ def _is_new(item: ItemStanding, outcome: ItemOutcome) -> bool:
         return True
     if (earlier.result, earlier.detail) == (outcome.result, outcome.detail):
         return False
-    if earlier.result == UNKNOWN and outcome.result != UNKNOWN:
+    is_other = earlier.result not in (DONE, outcome.result)
+    # Whoever reads the approval reads every line.
+    if is_other and (outcome.result == DONE or earlier.number < MOST_BAD_REPORTS):
         return True
     raise AlreadyReported(
         f"item {item.id} was reported as {earlier.result}",

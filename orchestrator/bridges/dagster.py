@@ -63,10 +63,9 @@ def paused_call(
         approval = client.approval(context.op_config["approval"])
         try:
             _require_own(context, approval, call)
-            signed_call.signed_arguments(approval)
+            return call.run(approval)
         except signed_call.Rejected as error:
             raise Failure(str(error), allow_retries=False) from error
-        return call.run(approval)
 
     def sensor_of(job: JobDefinition) -> SensorDefinition:
         name = f"{job.name}_when_signed"

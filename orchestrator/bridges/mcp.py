@@ -109,7 +109,10 @@ async def _shown(ctx: Context, approval: Approval) -> InputRequiredResult | None
 
 
 def _standing(approval: Approval) -> dict[str, Any]:
-    signed = {item.id: item.value for item in approval.approved_items}
+    signed = {}
+    # Another account may have asked under this key with a misleading title.
+    if approval.raw["is_own"]:
+        signed = {item.id: item.value for item in approval.approved_items}
     items = []
     for item in approval.raw["items"]:
         row = {name: item[name] for name in SHOWN}

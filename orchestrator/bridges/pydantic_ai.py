@@ -53,7 +53,9 @@ def outcomes(messages: Messages, approval: Approval) -> dict[str, Outcome]:
     outcomes = {}
     for message in messages:
         for part in message.parts:
-            if isinstance(part, ToolReturnPart) and part.tool_call_id in approved:
+            if not isinstance(part, ToolReturnPart) or part.outcome == "denied":
+                continue
+            if part.tool_call_id in approved:
                 result = _RESULTS.get(part.outcome, "unknown")
                 outcomes[part.tool_call_id] = (result, "")
     return outcomes

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, validate_call
 from pydantic_core import to_jsonable_python
 
 from orchestrator.bridges.reports import AWAY, DONE, Outcome, outcome_of, report
-from orchestrator.bridges.tool_calls import require_free
+from orchestrator.bridges.tool_calls import reported_result, require_free
 from orchestrator.client import Approval, Client
 from orchestrator.engine.values import canonical
 
@@ -60,8 +60,7 @@ def signed_arguments(approval: Approval) -> dict[str, Any]:
 
 def is_done(approval: Approval) -> bool:
     """Return whether the call was reported as done, so that it must not run again."""
-    outcomes = [row.get("outcome") for row in approval.raw["items"]]
-    return any(outcome and outcome["result"] == "done" for outcome in outcomes)
+    return reported_result(approval, CALL) == "done"
 
 
 class SignedCall:
@@ -147,13 +146,17 @@ class SignedCall:
 
     def run(self, approval: Approval) -> Any:
         """Call the function with the arguments that were signed, and report what came of
-        it. Raises `Rejected`.
+        it. Raises `Rejected`, also if the approval says that this was done.
         """
         arguments = signed_arguments(approval)
+        if is_done(approval):
+            raise Rejected("the call was done before, and its result was lost")
         try:
             result = validate_call(self.function)(**arguments)
         except Exception as error:
-            self._report(approval, outcome_of(error))
+            # That this attempt did nothing proves nothing about an earlier one.
+            if reported_result(approval, CALL) != "unknown":
+                self._report(approval, outcome_of(error))
             raise
         self._report(approval, DONE)
         return result

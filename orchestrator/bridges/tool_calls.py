@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from orchestrator.client.approval import Approval, Item
@@ -14,6 +15,10 @@ from orchestrator.engine.frozen import frozen
 
 SETTLED = ("approved", "rejected", "partial")
 """The states of an approval in which each item has a verdict that counts."""
+DONE_BEFORE = (
+    "This was done before a restart, and is not done again. The result is lost."
+)
+"""The reason that a model reads."""
 _LONGEST_TITLE = 500
 _LONGEST_RUN = 100
 """The most characters of the name of a run that its keys show."""
@@ -90,7 +95,8 @@ def question_of(
 def signed_items(
     library: str, run: str, calls: Sequence[ToolCall], approval: Approval
 ) -> list[Item]:
-    """Return the items of these calls, in their order; each has a verdict. Raises
+    """Return the items of these calls, in their order; each has a verdict. A call that
+    was reported as done comes back as rejected, since its signature is used up. Raises
     `NotSigned` where people were asked about anything else or by another account, or
     have not decided.
     """
@@ -110,8 +116,18 @@ def signed_items(
             raise NotSigned(
                 f"call {call.id} of {call.tool} is not the one that was shown"
             )
+        if reported_result(approval, call.id) == "done":
+            item = replace(item, verdict="rejected", edited=False, reason=DONE_BEFORE)
         items.append(item)
     return items
+
+
+def reported_result(approval: Approval, id: str) -> str:
+    """Return the result that was reported of an item; empty if none was."""
+    for row in approval.raw["items"]:
+        if row["id"] == id and row.get("outcome"):
+            return str(row["outcome"]["result"])
+    return ""
 
 
 def _canonical(value: Any) -> str:

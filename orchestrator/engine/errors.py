@@ -79,8 +79,8 @@ class AlreadyDecided(_Named):
 
 
 class AlreadyReported(_Named):
-    """Something else was reported of this item. The first report stands; only an unknown
-    outcome may be followed by a known one.
+    """Something else was reported of this item. Another result may follow, unless the
+    item is done.
     """
 
     code_of_class = "already_reported"

@@ -2,6 +2,7 @@
 installed.
 """
 
+import asyncio
 import io
 import shutil
 import threading
@@ -52,11 +53,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def rows_are_read_beside_the_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+def rows_are_read_beside_the_browser(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
     """Playwright's synchronous interface runs an event loop in this thread, where
-    Django would refuse the ORM.
+    Django would refuse the ORM. Between these tests, others see no such loop.
     """
     monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+    if "chromium" in request.fixturenames:
+        loop = request.getfixturevalue("chromium_loop")
+        asyncio._set_running_loop(loop)
+    yield
+    asyncio._set_running_loop(None)
+
+
+@pytest.fixture(scope="session")
+def chromium_loop(chromium: Any) -> Iterator[asyncio.AbstractEventLoop]:
+    """Return the loop of playwright, which its end needs too."""
+    loop = asyncio.get_running_loop()
+    yield loop
+    asyncio._set_running_loop(loop)
 
 
 @pytest.fixture(scope="session")

@@ -13,16 +13,26 @@ from typing import Any
 from dbos import DBOS, SetWorkflowID
 
 from orchestrator.bridges.dbos import step_when_signed, wake
-from orchestrator.client import Approval, Client
+from orchestrator.client import Approval, Client, Unreachable
 
 URL, TOKEN, FOLDER, PAUSE = sys.argv[1:]
 CRASH = Path(FOLDER) / "crash"
+LOSS = Path(FOLDER) / "loss"
 
 
 class MortalClient(Client):
-    """A client whose process dies once, before it reads again what was decided."""
+    """A client whose process dies once, before it reads again what was decided, or which
+    loses an answer once.
+    """
 
     has_seen_decision = False
+
+    def ask(self, **question: Any) -> Approval:
+        approval = super().ask(**question)
+        if LOSS.exists():
+            LOSS.unlink()
+            raise Unreachable("the answer is lost", call="POST approvals/")
+        return approval
 
     def approval(self, id_or_key: str) -> Approval:
         if self.has_seen_decision and CRASH.exists():

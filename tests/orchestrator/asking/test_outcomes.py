@@ -84,13 +84,15 @@ def test_the_same_report_again_changes_nothing(ann: User) -> None:
         ("done", _said(result="failed"), False),
         ("done", _said(result="unknown"), False),
         ("done", _said(detail="again"), False),
-        ("failed", _said(result="done"), False),
+        ("failed", _said(result="failed", detail="still"), False),
         ("unknown", _said(result="unknown", detail="still"), False),
         ("unknown", _said(result="done"), True),
         ("unknown", _said(result="failed"), True),
+        ("failed", _said(result="done"), True),
+        ("failed", _said(result="unknown"), True),
     ],
 )
-def test_only_an_unknown_outcome_is_followed_by_a_known_one(
+def test_another_result_follows_what_is_not_done(
     ann: User, first: str, second: dict[str, Any], stands: bool
 ) -> None:
     asked = decided(opened(), ann, "approve", "approve")
@@ -103,6 +105,17 @@ def test_only_an_unknown_outcome_is_followed_by_a_known_one(
         reported(asked.run, [_said("inv-2"), second])
     assert refused.value.facts["item"] == "inv-1"
     assert _results(asking.approval_of(asked.run)) == [first, None]
+
+
+def test_attempts_without_end_leave_few_lines(ann: User) -> None:
+    asked = decided(opened(), ann, "approve", "approve")
+    for _ in range(10):
+        reported(asked.run, [_said(result="failed")])
+        reported(asked.run, [_said(result="unknown")])
+    with pytest.raises(AlreadyReported):
+        reported(asked.run, [_said(result="failed")])
+    assert len(event_payloads(asked.run, "outcome_reported")) == 20
+    assert _results(reported(asked.run, [_said()]))[0] == "done"
 
 
 def test_only_what_is_approved_is_reported(ann: User) -> None:

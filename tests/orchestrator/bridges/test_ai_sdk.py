@@ -112,6 +112,20 @@ def test_a_tool_that_throws_is_reported_as_unknown(go_on: GoOn, sign: Any) -> No
     assert outcome() == "unknown"
 
 
+def test_a_call_that_was_done_is_not_made_again(
+    go_on: GoOn, sign: Any, tmp_path: Path
+) -> None:
+    go_on()
+    sign(asked(), {"verdict": "approve"})
+    messages = (tmp_path / "messages.json").read_text()
+    assert go_on()["paid"] == [PROPOSED]
+    (tmp_path / "messages.json").write_text(messages)
+    again = go_on()
+    assert again["paid"] == []
+    assert "pay was done before" in again["heard"]
+    assert outcome() == "done"
+
+
 def test_a_report_that_is_lost_breaks_nothing(go_on: GoOn, sign: Any) -> None:
     go_on()
     sign(asked(), {"verdict": "approve"})

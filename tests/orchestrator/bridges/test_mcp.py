@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from orchestrator import tokens
+from orchestrator.client import Client
 from tests.support.bridges import Office
+from tests.support.cast import People
 from tests.support.processes import ROOT, environment
 
 mcp = pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
@@ -77,6 +79,19 @@ def test_a_question_is_asked_once_and_another_under_its_key_is_refused(
     assert (item["verdict"], item["reason"]) == ("rejected", "twice")
     assert "value" not in item
     assert "unknown_thing" in agent.call("status", approval="INV-2")
+
+
+def test_what_another_account_asked_has_no_value_to_act_on(
+    office: Office, agent: Agent, people: People
+) -> None:
+    token = tokens.make_token(people.steward, scopes=["start", "read"])
+    other = Client(office.url, token=token)
+    other.ask(key="INV-1", title="Harmless", items=[ITEM], reviewers=["group:payers"])
+    [asked] = office.asked(1)
+    office.decide(asked, "approve")
+    [item] = content(agent.call("status", approval="INV-1"))["items"]
+    assert item["verdict"] == "approved"
+    assert not {"value", "hash"} & item.keys()
 
 
 def test_reviewers_may_stand_apart() -> None:

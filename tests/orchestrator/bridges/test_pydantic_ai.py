@@ -12,6 +12,7 @@ from tests.support.tool_calls import APPROVE, REJECT, sign
 pytest.importorskip("pydantic_ai", reason="the extra `pydantic-ai` is not installed")
 
 from pydantic_ai import Agent, DeferredToolRequests, ModelRetry  # noqa: E402
+from pydantic_ai.exceptions import ToolFailed  # noqa: E402
 from pydantic_ai.models.test import TestModel  # noqa: E402
 
 from orchestrator.bridges.pydantic_ai import (  # noqa: E402
@@ -79,18 +80,35 @@ def test_the_outcome_of_what_was_approved_can_be_reported(office: Office) -> Non
     assert outcomes(payer.messages, approval) == {"call-1": ("done", "")}
 
 
+@pytest.mark.parametrize(
+    ("error", "result"), [(ModelRetry, "unknown"), (ToolFailed, "failed")]
+)
 def test_a_tool_that_asks_for_another_try_may_have_acted(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+    office: Office,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[Exception],
+    result: str,
 ) -> None:
     def pay(self: Shop, invoice: str, amount: int) -> str:
-        raise ModelRetry("the bank is closed")
+        raise error("the bank is closed")
 
     monkeypatch.setattr(Shop, "pay", pay)
     payer = Payer(TWO[:1]).pause()
     approval = sign(office, office.client.ask(**payer.question()), APPROVE)
     payer.go_on(approval)
     payer.report(office.client, approval)
-    assert office.outcomes() == ["unknown"]
+    assert office.outcomes() == [result]
+
+
+def test_a_call_that_was_done_before_is_reported_no_more(office: Office) -> None:
+    payer = Payer(TWO[:1]).pause()
+    approval = sign(office, office.client.ask(**payer.question()), APPROVE)
+    payer.go_on(approval)
+    payer.report(office.client, approval)
+    later = payer.restarted()
+    approval = office.client.approval(approval.id)
+    later.go_on(approval)
+    assert outcomes(later.messages, approval) == {}
 
 
 def test_an_agent_that_waits_for_nobody_asks_nobody() -> None:

@@ -132,6 +132,41 @@ def test_a_call_that_raises_is_reported_without_its_secrets(
     assert _outcome(office) == outcome
 
 
+def test_a_call_that_was_done_does_not_run_again(office: Office) -> None:
+    call = SignedCall(office.client, pay, **ASKED_OF)
+    call.run(_signed(office, call, "INV-1"))
+    with pytest.raises(Rejected, match="done before"):
+        call.run(office.client.approval("K-1"))
+
+
+@pytest.mark.parametrize(
+    ("errors", "outcome"),
+    [
+        ([NotDone("busy")], ("done", "")),
+        ([NotDone("busy"), TimeoutError()], ("done", "")),
+        ([TimeoutError(), NotDone("busy")], ("done", "")),
+        ([NotDone("busy"), TimeoutError(), None], ("unknown", "TimeoutError")),
+        ([TimeoutError(), NotDone("busy"), None], ("unknown", "TimeoutError")),
+    ],
+)
+def test_another_attempt_is_reported_too(
+    office: Office, errors: list[Exception | None], outcome: Any
+) -> None:
+    def pay(invoice: str, amount: Decimal) -> None:
+        error = errors.pop(0) if errors else None
+        if error is not None:
+            raise error
+
+    call = SignedCall(office.client, pay, **ASKED_OF)
+    _signed(office, call, "INV-1")
+    while errors and errors[0] is not None:
+        with pytest.raises((NotDone, TimeoutError)):
+            call.run(office.client.approval("K-1"))
+    if not errors:
+        call.run(office.client.approval("K-1"))
+    assert _outcome(office) == outcome
+
+
 def test_what_came_of_a_call_is_not_reported_where_nobody_wants_it(
     office: Office,
 ) -> None:

@@ -66,6 +66,21 @@ def test_what_came_of_each_call_is_in_the_inbox_and_on_the_receipt(
     assert "that it was done" in office.receipts()
 
 
+@pytest.mark.parametrize("name", ["pydantic-ai", "openai-agents"])
+def test_a_call_that_was_reported_as_done_is_not_made_again(
+    office: Office, name: str
+) -> None:
+    payer = payer_of(name)().pause()
+    asked = office.client.ask(**payer.question())
+    first = payer.restarted()
+    first.go_on(sign(office, asked, APPROVE, REJECT), (office.url, office.token))
+    first.report(office.client, office.client.approval(asked.id))
+    # Nothing was kept of what the first process did.
+    text = payer.restarted().go_on(office.client.approval(asked.id))
+    assert payer.shop.paid == [("a", 10)]
+    assert "done before" in text
+
+
 def test_a_site_that_is_away_does_not_break_the_work(
     office: Office, new_payer: type[Payer], caplog: pytest.LogCaptureFixture
 ) -> None:
