@@ -320,7 +320,7 @@ def test_graphs_what_an_author_writes_stands_where_the_documentation_says(
     page.get_by_text("A payment cannot be taken back.").first.wait_for()
     noted(runs.get(KEY), {"tokens": 1234})
     docs.says(
-        "The run's page shows those of a checkpoint by node, and the sums of the run"
+        "The run's page shows the figures of a checkpoint by node, and the sums of the run"
     )
     operator.open(f"/runs/{KEY}/?at=1")
     assert "1,234" in operator.page.inner_text("[data-test=noted]")
