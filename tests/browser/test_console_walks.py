@@ -270,9 +270,7 @@ def test_going_on_from_a_checkpoint_is_walked_from_the_plan_to_the_rewind(
     docs.says(
         "An answer counts as one signature of yours, so only reviewers can give one"
     )
-    both.page.get_by_text(
-        "An answer that you give counts as one signature of yours."
-    ).first.wait_for()
+    both.page.get_by_text("Your answer counts as your signature.").first.wait_for()
     window.open(f"/checkpoints/{asked.head}/go-on/")
     assert page.locator("#answers input[type=radio]").count() == 0
     assert page.locator("#answers .hint").count() >= 4

@@ -512,7 +512,7 @@ def test_going_back_to_a_page_that_was_not_stored_and_pressing_again_makes_one_f
     new_run = made_by(page)
     page.go_back()
     assert made_by(page).id == new_run.id
-    assert "This run was made already" in page.inner_text("main")
+    assert "This run already exists" in page.inner_text("main")
     assert made_by(go_on(window, run, 1)).id != new_run.id
 
 
