@@ -242,7 +242,7 @@ def test_going_on_from_a_checkpoint_is_walked_from_the_plan_to_the_rewind(
     page.wait_for_selector("#lines:not(:has(li))", state="attached")
     docs.sees(page, "Search the state")
     page.fill("#find-state", "closed")
-    page.wait_for_selector("#found :text('It stands nowhere'), #found a")
+    page.wait_for_selector("#found :text('The state does not contain it'), #found a")
     page.fill("#find-state", "")
 
     docs.sees(page, "Starting point", within="#from")
