@@ -180,8 +180,12 @@ def logged_until(stretch: Stretch) -> int | None:
     """
     if stretch.last is None:
         return None
-    rows = Checkpoint.objects.filter(run=stretch.run, seq=stretch.last)
-    return rows.values_list("event_seq", flat=True).first() or 0
+    rows = query_cache.select_values(_query_of_logged, stretch.run, stretch.last)
+    return rows[0][0] if rows else 0
+
+
+def _query_of_logged(run: UUID, seq: int) -> "QuerySet[Checkpoint, Any]":
+    return Checkpoint.objects.filter(run=run, seq=seq).values_list("event_seq")
 
 
 def line_row(run: Lined, number: int) -> RunLine | None:

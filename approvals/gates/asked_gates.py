@@ -5,11 +5,13 @@ A later change of such a channel would decide whom a gate asks, or whether it as
 all, so `guarded_channels` guards it like what the gate decides. Reads only.
 """
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 from django.db.models import CharField, Min, Q, QuerySet
+from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast
 
 from approvals.gates.waivers import VERDICT
@@ -18,6 +20,8 @@ from approvals.models import (
     Decision,
     RequestStatus,
 )
+from checkpoints.db import query_cache
+from checkpoints.db.query_cache import joined_columns, padded
 from checkpoints.lines import Stretch, in_parts
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_rows import protection_of
@@ -83,8 +87,7 @@ def _gates_of_requests(runs: Collection[UUID]) -> Iterable[AskedGate]:
     for part_of_runs in in_parts(runs):
         ids = _one_request_of_each_policy(part_of_runs)
         for part_of_ids in in_parts(ids):
-            requests = ApprovalRequest.objects.filter(id__in=part_of_ids)
-            for request in _verified(requests):
+            for request in _verified(part_of_ids):
                 gate = _gate_of_request(request)
                 # Older requests about a patch do not name the gate that they ask for.
                 if gate.node != PATCH:
@@ -95,28 +98,44 @@ def _one_request_of_each_policy(runs: Collection[UUID]) -> list[UUID]:
     """Return the ids of requests that stand for all others: requests of one policy are
     alike, so one of each is enough.
     """
+    rows = query_cache.select_values(_query_of_firsts, *padded(runs))
+    return [UUID(first) for *_, first in rows]
+
+
+def _query_of_firsts(*runs: UUID) -> "QuerySet[Any, Any]":
     requests = ApprovalRequest.objects.filter(run__in=runs).order_by()
-    groups = requests.values("run", "node", "policy_hash", "status")
+    groups = requests.values_list("run", "node", "policy_hash", "status")
     # PostgreSQL has no minimum of UUIDs.
     id_as_text = Cast("id", CharField())
-    firsts = groups.annotate(first=Min(id_as_text))
-    return [UUID(row["first"]) for row in firsts]
+    return groups.annotate(first=Min(id_as_text))
 
 
-def _verified(
-    requests: "QuerySet[ApprovalRequest]",
-) -> Sequence[ApprovalRequest]:
+_COLUMNS = [field.attname for field in ApprovalRequest._meta.concrete_fields]
+_COLUMNS_OF_RUN = ["id", "encrypted", "hash_key"]
+"""Those that `protection_of` needs."""
+
+
+def _verified(ids: Collection[UUID]) -> Sequence[ApprovalRequest]:
     """Return these requests, each verified against its seal. One query. Raises
     `TamperedRow`, `WrongKey`.
     """
-    columns = [field.attname for field in ApprovalRequest._meta.concrete_fields]
-    # The columns of the run that `protection_of` needs.
-    columns += ["run__encrypted", "run__hash_key"]
-    rows = list(requests.select_related("run").only(*columns))
+    rows = query_cache.select_joined(
+        ApprovalRequest,
+        _COLUMNS,
+        "run",
+        _COLUMNS_OF_RUN,
+        _query_of_requests,
+        *padded(ids),
+    )
     for row in rows:
         protection = protection_of(row.run)
         sealed_rows.verify_row(row, protection)
     return rows
+
+
+def _query_of_requests(*ids: UUID) -> "QuerySet[Any, Any]":
+    columns = joined_columns(_COLUMNS, "run", _COLUMNS_OF_RUN)
+    return ApprovalRequest.objects.filter(id__in=ids).values_list(*columns)
 
 
 def _gate_of_request(request: ApprovalRequest) -> AskedGate:
@@ -139,25 +158,30 @@ def _gates_of_answers(
     """Yield the gates that let writes through because their check needed nobody, and
     those whose veto or automatic policy was asked.
     """
-    columns = ("task", "checked", "verdict", "request__policy__gate")
     for part_of_runs in in_parts(runs):
-        # Of all others nothing is checked: people decided, or a deadline.
-        rows = Decision.objects.filter(
-            Q(verdict=VERDICT) | Q(checked__isnull=False), run__in=part_of_runs
-        )
-        for task, checked, verdict, guard in (
-            rows.order_by().values_list(*columns).distinct()
+        for task, checked, verdict, guard in query_cache.select_values(
+            _query_of_answers, *padded(part_of_runs)
         ):
             node = guard or Task.parse(task).node
             gate = declared.get(node) or {"shows": ()}
             # What people decided on is bound as their request says.
             bound = gate["shows"] if verdict == VERDICT else ()
-            facts_of_check = checked or {}
+            facts_of_check = json.loads(checked) if checked else {}
             yield AskedGate(
                 node=node,
                 shows=frozenset(bound),
                 reads=_recorded_reads(facts_of_check.get("reads")),
             )
+
+
+def _query_of_answers(*runs: UUID) -> "QuerySet[Any, Any]":
+    # Of all others nothing is checked: people decided, or a deadline.
+    rows = Decision.objects.filter(
+        Q(verdict=VERDICT) | Q(checked__isnull=False), run__in=runs
+    )
+    guard = KeyTextTransform("gate", "request__policy")
+    columns = rows.order_by().values_list("task", "checked", "verdict", guard)
+    return columns.distinct()
 
 
 def _recorded_reads(reads: Iterable[str] | None) -> frozenset[str] | None:

@@ -10,9 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from django.db.models import QuerySet
+from django.db.models.fields.json import KeyTextTransform
+
 from approvals.gates.asked_gates import asked_gates, runs_on
 from approvals.gates.waivers import VERDICT
 from approvals.models import ApprovalRequest, Decision, RequestStatus
+from checkpoints.db import query_cache
 from checkpoints.lines import Stretch, logged_until, past
 from checkpoints.models import PendingWrite
 from orchestrator.engine import Task
@@ -202,12 +206,9 @@ def _writers(stretches: Sequence[Stretch]) -> tuple[dict[str, str], dict[str, st
 
 def _signed_writes(stretch: Stretch) -> list[GatedWrite]:
     """Return the writes that settlements applied on a line."""
-    requests = ApprovalRequest.objects.filter(
-        run=stretch.run, line=stretch.line, status=RequestStatus.APPLIED
-    )
     passed: dict[tuple[str, int, int], tuple[int, str]] = {}
-    for node, visit, index, seq, gate in requests.values_list(
-        "node", "visit", "index", "settled_seq", "policy__gate"
+    for node, visit, index, seq, gate in query_cache.select_values(
+        _query_of_settled, stretch.run, stretch.line
     ):
         # What a patch set was signed at the gate that its request names; older requests
         # name none.
@@ -217,16 +218,9 @@ def _signed_writes(stretch: Stretch) -> list[GatedWrite]:
     if not passed:
         return []
 
-    # The first revisions are enough, because a write never changes its channel.
-    rows = PendingWrite.objects.filter(
-        run=stretch.run,
-        line=stretch.line,
-        node__in={node for node, _, _ in passed},
-        revision=1,
-    )
     writes: list[GatedWrite] = []
-    for node, visit, index, channel in rows.values_list(
-        "node", "visit", "index", "channel"
+    for node, visit, index, channel in query_cache.select_values(
+        _query_of_settled_writes, stretch.run, stretch.line
     ):
         if (node, visit, index) in passed:
             seq, gate_node = passed[node, visit, index]
@@ -234,10 +228,36 @@ def _signed_writes(stretch: Stretch) -> list[GatedWrite]:
     return writes
 
 
+def _query_of_settled(run: UUID, line: int) -> "QuerySet[Any, Any]":
+    gate = KeyTextTransform("gate", "policy")
+    return _settled_requests(run, line).values_list(
+        "node", "visit", "index", "settled_seq", gate
+    )
+
+
+def _query_of_settled_writes(run: UUID, line: int) -> "QuerySet[Any, Any]":
+    # The first revisions are enough, because a write never changes its channel.
+    return PendingWrite.objects.filter(
+        run=run,
+        line=line,
+        node__in=_settled_requests(run, line).values("node"),
+        revision=1,
+    ).values_list("node", "visit", "index", "channel")
+
+
+def _settled_requests(run: UUID, line: int) -> "QuerySet[ApprovalRequest]":
+    return ApprovalRequest.objects.filter(
+        run=run, line=line, status=RequestStatus.APPLIED
+    )
+
+
 def _unsigned_writes(stretch: Stretch) -> list[GatedWrite]:
     """Return the writes that gates let through on a line because nobody was needed."""
-    decisions = Decision.objects.filter(
-        run=stretch.run, line=stretch.line, verdict=VERDICT
-    )
-    rows = decisions.values_list("event_seq", "channel", "task")
+    rows = query_cache.select_values(_query_of_waived, stretch.run, stretch.line)
     return [(seq, channel, Task.parse(task).node) for seq, channel, task in rows]
+
+
+def _query_of_waived(run: UUID, line: int) -> "QuerySet[Any, Any]":
+    return Decision.objects.filter(run=run, line=line, verdict=VERDICT).values_list(
+        "event_seq", "channel", "task"
+    )

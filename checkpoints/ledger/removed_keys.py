@@ -1,7 +1,11 @@
 """Keys and ids of removed runs: no second journey begins under one."""
 
+from typing import Any
 from uuid import UUID
 
+from django.db.models import QuerySet
+
+from checkpoints.db import query_cache
 from checkpoints.models import AuditLine, RemovedKey
 from orchestrator.engine.errors import KeyConflict
 
@@ -13,12 +17,16 @@ def require_never_removed(key: str | None) -> None:
     """
     if not key:
         return
-    if RemovedKey.objects.filter(key=key).exists():
+    if query_cache.exists(_query_of_key, key):
         message = (
             f"key {key} belongs to a run that was removed by retention, "
             "and begins no second one"
         )
         raise KeyConflict(message, key=key)
+
+
+def _query_of_key(key: str) -> "QuerySet[RemovedKey, Any]":
+    return RemovedKey.objects.filter(key=key).values_list("pk")
 
 
 def was_removed(run_id: UUID) -> bool:

@@ -47,6 +47,8 @@ entered.
 ENTERED = {
     "sqlite": {
         "fork": (1500, 12),
+        "fork, patched": (2000, 19),
+        "fork, patched behind a gate": (2500, 22),
         "plan": (600, 3),
         "rewind": (1850, 18),
         "start": (650, 4),
@@ -61,6 +63,8 @@ ENTERED = {
     },
     "postgresql": {
         "fork": (2400, 12),
+        "fork, patched": (3250, 19),
+        "fork, patched behind a gate": (3900, 22),
         "plan": (880, 3),
         "rewind": (3100, 18),
         "start": (900, 4),
@@ -277,13 +281,29 @@ def acts(name: str, people: People) -> dict[str, Callable[[], Any]]:
     point = timeline.get_checkpoint(f"{run.key}:at-1").id
     return {
         "fork": lambda: runs.fork(point, by=people.starter),
+        "fork, patched": lambda: runs.fork(
+            point, by=people.starter, patch={"scratch": {"notes": ["patched"]}}
+        ),
+        "fork, patched behind a gate": lambda: runs.fork(
+            point, by=people.starter, patch={"scratch": {"total": 11}}
+        ),
         "plan": lambda: runs.plan(point),
         "rewind": lambda: runs.rewind(run.id, point, by=people.starter),
         "start": lambda: runs.start(run.graph, {}, by=people.starter),
     }
 
 
-@pytest.mark.parametrize("name", ["fork", "plan", "rewind", "start"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "fork",
+        "fork, patched",
+        "fork, patched behind a gate",
+        "plan",
+        "rewind",
+        "start",
+    ],
+)
 def test_an_act_enters_few_functions_and_sends_few_statements(
     name: str, people: People
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
 
 from approvals import folders, inbox
@@ -27,7 +28,8 @@ pytestmark = [
     pytest.mark.timeout(3600),
 ]
 # With fewer of them PostgreSQL rightly reads a table whole, which costs less than an index.
-FEW = int(os.environ.get("COUNTERSIGN_SIZE", "4000"))
+SIZES = {"postgresql": "4000", "sqlite": "800"}
+FEW = int(os.environ.get("COUNTERSIGN_SIZE", SIZES[connection.vendor]))
 MANY = 10 * FEW
 SHORT = 2
 """Rows of a page, and the highest count, so that few runs have more than that."""
