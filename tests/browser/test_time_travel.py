@@ -553,6 +553,6 @@ def test_skipped_branches_are_dotted_pending_edges_dashed_and_the_text_says_both
     assert style(".g .n.off rect", "stroke-dasharray") != "none"
     assert "line-through" in style(".g .n.off text", "text-decoration-line")
     assert style(".g .edge.next", "stroke-dasharray") != "none"
-    told = str(page.get_attribute("svg.g", "aria-label"))
-    assert "Next: pay." in told
-    assert "Skipped: refuse." in told
+    graph_label = str(page.get_attribute("svg.g", "aria-label"))
+    assert "Next: pay." in graph_label
+    assert "Skipped: refuse." in graph_label
