@@ -69,7 +69,7 @@ EACH_COMMIT = (
 """Long ones that no commit leaves out: what the documentation has a newcomer do, and
 databases of older versions.
 """
-PARTS = 8
+PARTS = 16
 LONG = (*SWEEPS, *WHOLE, *INSTALLATIONS, "tests/bench")
 """What `--sweep-short` runs."""
 ON_ONE_DATABASE = (

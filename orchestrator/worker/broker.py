@@ -97,16 +97,16 @@ class RunBroker(Broker):
 
     def _look(self, free: int) -> list[Claim]:
         self._listener.listen()
-        claims: list[Claim] = []
         for find in self._order.next(self._runs, self._jobs):
-            new_claims = find(free - len(claims)) if free > len(claims) else []
-            for claim in new_claims:
-                self.state.slots.claim(claim)
-            claims += new_claims
-        # After a look that found something, more may be due already.
-        if not claims and self._listener.wait(self.state):
+            claims = find(free)
+            if claims:
+                # Workers begin these while the next round looks for the other kind.
+                for claim in claims:
+                    self.state.slots.claim(claim)
+                return claims
+        if self._listener.wait(self.state):
             self._order.jobs_notified()
-        return claims
+        return []
 
     def _runs(self, limit: int) -> list[Claim]:
         return leases.claim(worker=self.state.worker, limit=limit, only=self._can)
