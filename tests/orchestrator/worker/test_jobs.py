@@ -201,7 +201,9 @@ def test_the_broker_hands_out_jobs_beside_runs_and_never_more_than_it_has_slots(
     job_id = jobs.add_job("count")
     jobs.add_job("count")
     # The run is handed out before the look for jobs.
-    in_turn = [[(task["func"], task["args"]) for task in fetched(broker)] for _ in "123"]
+    in_turn = [
+        [(task["func"], task["args"]) for task in fetched(broker)] for _ in "123"
+    ]
     assert in_turn == [
         [(tasks.ADVANCE, (str(run.id), 1))],
         [(tasks.WORK, (str(job_id), 1))],
