@@ -5,11 +5,11 @@ A later change of such a channel would decide whom a gate asks, or whether it as
 all, so `guarded_channels` guards it like what the gate decides. Reads only.
 """
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from django.db import connection
 from django.db.models import CharField, Min, Q, QuerySet
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast
@@ -22,6 +22,7 @@ from approvals.models import (
 )
 from checkpoints.db import query_cache
 from checkpoints.db.query_cache import joined_columns, padded
+from checkpoints.db.rows import from_driver
 from checkpoints.lines import Stretch, in_parts
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_rows import protection_of
@@ -159,19 +160,23 @@ def _gates_of_answers(
     those whose veto or automatic policy was asked.
     """
     for part_of_runs in in_parts(runs):
-        for task, checked, verdict, guard in query_cache.select_values(
-            _query_of_answers, *padded(part_of_runs)
+        records = query_cache.select_values(_query_of_answers, *padded(part_of_runs))
+        for task, checked, verdict, guard in from_driver(
+            Decision, (*_OF_ANSWER, "guard"), records, connection.vendor
         ):
             node = guard or Task.parse(task).node
             gate = declared.get(node) or {"shows": ()}
             # What people decided on is bound as their request says.
             bound = gate["shows"] if verdict == VERDICT else ()
-            facts_of_check = json.loads(checked) if checked else {}
+            facts_of_check = checked or {}
             yield AskedGate(
                 node=node,
                 shows=frozenset(bound),
                 reads=_recorded_reads(facts_of_check.get("reads")),
             )
+
+
+_OF_ANSWER = ("task", "checked", "verdict")
 
 
 def _query_of_answers(*runs: UUID) -> "QuerySet[Any, Any]":
@@ -180,8 +185,7 @@ def _query_of_answers(*runs: UUID) -> "QuerySet[Any, Any]":
         Q(verdict=VERDICT) | Q(checked__isnull=False), run__in=runs
     )
     guard = KeyTextTransform("gate", "request__policy")
-    columns = rows.order_by().values_list("task", "checked", "verdict", guard)
-    return columns.distinct()
+    return rows.order_by().values_list(*_OF_ANSWER, guard).distinct()
 
 
 def _recorded_reads(reads: Iterable[str] | None) -> frozenset[str] | None:

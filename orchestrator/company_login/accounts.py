@@ -20,8 +20,8 @@ LONGEST_NAME = 140
 PROFILE = ("email", "first_name", "last_name")
 """The fields of an account that follow the directory."""
 NO_GROUP = (
-    "The directory has you in none of the groups that may use Countersign. "
-    "Nothing else is wrong: ask whoever manages these groups."
+    "The directory has you in none of the groups that may use Countersign, or did not "
+    "send your groups. Ask whoever manages these groups."
 )
 SWITCHED_OFF = "Your account here is switched off. Ask an administrator."
 

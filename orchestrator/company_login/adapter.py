@@ -4,15 +4,13 @@ provider is judged here, and none of its ways to an account is taken.
 
 from typing import Any
 
-import structlog
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.providers.base import AuthError
 from django.http import HttpRequest
 
 from orchestrator.company_login import arrival
-
-log = structlog.get_logger(__name__)
+from orchestrator.company_login.provider import reason_of
 
 
 class LogInAdapter(DefaultSocialAccountAdapter):
@@ -32,11 +30,9 @@ class LogInAdapter(DefaultSocialAccountAdapter):
         extra_context: Any = None,
     ) -> None:
         """End a log-in that failed with a page of ours."""
-        # The text of an error may hold what the provider sent, tokens too.
-        log.warning("company_login_failed", error=type(exception).__name__)
         if error == AuthError.CANCELLED:
             raise ImmediateHttpResponse(arrival.cancelled(request))
-        raise ImmediateHttpResponse(arrival.failed(request))
+        raise ImmediateHttpResponse(arrival.failed(request, **reason_of(exception)))
 
     def list_apps(
         self, request: HttpRequest, provider: Any = None, client_id: Any = None

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+import structlog
 from django.conf import settings
 from django.contrib.auth import login
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -25,6 +26,7 @@ from orchestrator.company_login.claims import (
 )
 from orchestrator.views.home import restore_preferences
 
+log = structlog.get_logger(__name__)
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 """Reads the person of a session at each request, and nobody whose account is off."""
 NOT_SIGNED_IN = "Not signed in"
@@ -54,7 +56,7 @@ def arrive(
     """
     begun: Mapping[str, Any] = state.get("data") or {}
     if not _is_same_nonce(begun, claims):
-        return failed(request)
+        return failed(request, reason="it answers another request")
     try:
         person = _person(claims)
         account = admitted_account(person)
@@ -130,7 +132,7 @@ def _confirm(
             "(auth_time; AuthnInstant in SAML)."
         )
     if not note_fresh_login(request, begun["nonce"]):
-        return failed(request)
+        return failed(request, reason="it has come before")
     return HttpResponseRedirect(safe_target(request, str(state.get("next", ""))))
 
 
@@ -162,10 +164,11 @@ def cancelled(request: HttpRequest) -> HttpResponse:
     return error_page(request, NOT_SIGNED_IN, text, status=403)
 
 
-def failed(request: HttpRequest) -> HttpResponse:
+def failed(request: HttpRequest, **facts: str) -> HttpResponse:
     """Return the page for an answer that does not belong to this session, or does not
-    verify.
+    verify. The log has what is known of it.
     """
+    log.warning("company_login_failed", **facts)
     text = (
         "The log-in took too long, or was begun in another window. Nothing was changed:"
         " go to the start and sign in again."

@@ -10,7 +10,7 @@ from django.core.checks import CheckMessage, Error
 
 from checkpoints.conf import Conf, conf
 from orchestrator.checks import check_settings
-from orchestrator.company_login import certificates, configuration
+from orchestrator.company_login import arrival, certificates, configuration
 
 
 def check_provider(
@@ -73,6 +73,10 @@ def _faults_of_project() -> Iterator[str]:
     """Yield the faults of a host project's settings."""
     if getattr(settings, "SOCIALACCOUNT_ADAPTER", "") != configuration.ADAPTER:
         yield f"SOCIALACCOUNT_ADAPTER must be {configuration.ADAPTER!r}"
+    if arrival.BACKEND not in settings.AUTHENTICATION_BACKENDS:
+        yield f"AUTHENTICATION_BACKENDS must contain {arrival.BACKEND!r}"
+    if getattr(settings, "SOCIALACCOUNT_STORE_TOKENS", False):
+        yield "SOCIALACCOUNT_STORE_TOKENS must be off: tokens are never kept in rows"
     if settings.SESSION_COOKIE_SAMESITE == "Strict":
         yield (
             "SESSION_COOKIE_SAMESITE is 'Strict': who comes back from the provider "

@@ -78,15 +78,17 @@ def _groups(claims: Mapping[str, Any], path: str) -> frozenset[str]:
     """Return the groups that a claim names. Raises `UnusableClaims` where the provider
     has put them elsewhere: to read none would look like a person who lost them all.
     """
-    if path in (claims.get(ELSEWHERE) or ()):
-        raise UnusableClaims(
-            "You are in more groups than the provider sends at once. Its administrator"
-            " must let it send only the groups of this application."
-        )
     value = _at(claims, path)
     if isinstance(value, str):
         value = [value]
-    if not isinstance(value, list) or len(value) > MOST_GROUPS:
+    is_list = isinstance(value, list)
+    is_too_long = is_list and len(value) > MOST_GROUPS
+    if is_too_long or path in (claims.get(ELSEWHERE) or ()):
+        raise UnusableClaims(
+            "You are in more groups than can be sent at once. The administrator of the"
+            " provider must let it send only the groups of this application."
+        )
+    if not is_list:
         return frozenset()
     return frozenset(name for name in value if isinstance(name, str))
 

@@ -25,6 +25,7 @@ class DirectoryChange:
 
     key: Any
     name: str
+    user: DirectoryUser
     groups: Changes
     switched_off: bool
 
@@ -80,17 +81,25 @@ def _changes_of(
     changes = groups.differences(held, of_directory)
     off = account.is_active and not user.active and not account.is_superuser
     if off or changes.added or changes.removed:
-        yield DirectoryChange(account.pk, account.get_username(), changes, off)
+        name = account.get_username()
+        yield DirectoryChange(account.pk, name, user, changes, off)
 
 
-def apply(change: DirectoryChange) -> None:
-    """Do what was planned for one account, in one transaction; nothing if it is gone."""
+def apply(planned: DirectoryChange) -> DirectoryChange | None:
+    """Bring one account to what the directory says, in one transaction, and return what
+    that changed: the account may be another than when it was planned. None if there was
+    nothing to do, or the account is gone.
+    """
     users = get_user_model()._default_manager
     with transaction.atomic():
-        account: Any = users.select_for_update().filter(pk=change.key).first()
+        account: Any = users.select_for_update().filter(pk=planned.key).first()
         if account is None:
-            return
-        groups.apply(account, change.groups)
-        if change.switched_off:
+            return None
+        held = _managed_groups_of([account.pk])[account.pk]
+        change = next(_changes_of(account, planned.user, held), None)
+        if change is not None:
+            groups.apply(account, change.groups)
+        if change is not None and change.switched_off:
             account.is_active = False
             account.save(update_fields=["is_active"])
+        return change

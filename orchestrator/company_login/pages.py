@@ -21,7 +21,7 @@ from checkpoints.conf import conf
 from orchestrator.company_login import arrival
 from orchestrator.company_login.accounts import is_bound
 from orchestrator.company_login.forms import LogInForm
-from orchestrator.company_login.provider import CompanyAdapter
+from orchestrator.company_login.provider import CompanyAdapter, reason_of
 from orchestrator.views.home import SignIn
 
 View = Callable[[HttpRequest], HttpResponse]
@@ -65,7 +65,7 @@ def of_provider(view: View) -> View:
         try:
             return view(request)
         except FAULTS as error:
-            log.warning("company_login_unreachable", error=type(error).__name__)
+            log.warning("company_login_unreachable", **reason_of(error))
             return arrival.unreachable(request)
 
     return page
@@ -138,5 +138,5 @@ def _way_out(request: HttpRequest) -> str:
     try:
         return CompanyAdapter(request).way_out()
     except FAULTS as error:
-        log.warning("company_login_unreachable", error=type(error).__name__)
+        log.warning("company_login_unreachable", **reason_of(error))
         return ""

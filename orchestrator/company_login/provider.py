@@ -29,6 +29,25 @@ SIGNATURES = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 has.
 """
 
+SIGNED_ONLY = ("nonce", "auth_time")
+"""The claims that count from the ID token alone: people may set others of their own."""
+
+
+class UnusableProvider(OAuth2Error):
+    """The provider, or its ID token, is not as it must be. The message is ours: it quotes
+    nothing, and may be logged.
+    """
+
+
+def reason_of(fault: Exception | None) -> dict[str, str]:
+    """Return what may be logged of a fault. Other texts may hold what was sent, tokens
+    too.
+    """
+    reason = {"error": type(fault).__name__}
+    if isinstance(fault, UnusableProvider):
+        reason["reason"] = str(fault)
+    return reason
+
 
 class CompanyProvider(OpenIDConnectProvider):
     """The provider that the settings name. What it is asked for never depends on the
@@ -97,12 +116,12 @@ class CompanyAdapter(OpenIDConnectOAuth2Adapter):
 
     @property
     def openid_config(self) -> Any:
-        """Return what the provider publishes of itself. Raises `OAuth2Error` if it is
+        """Return what the provider publishes of itself. Raises `UnusableProvider` if it is
         another one than the settings name.
         """
         published = super().openid_config
         if published.get("issuer") != conf().oidc_issuer:
-            raise OAuth2Error("the provider calls itself by another address")
+            raise UnusableProvider("the provider calls itself by another address")
         return published
 
     def get_callback_url(self, request: HttpRequest, app: Any) -> str:
@@ -132,12 +151,14 @@ class CompanyAdapter(OpenIDConnectOAuth2Adapter):
         """Return the log-in, with the verified claims as its `claims`."""
         id_token = kwargs["response"].get("id_token")
         if not id_token:
-            raise OAuth2Error("the provider sent no ID token")
+            raise UnusableProvider("the provider sent no ID token")
         claims = self._decode_id_token(app, id_token)
         if "userinfo_endpoint" in self.openid_config:
             further = self._fetch_user_info(token.token)
             if further.get("sub") != claims.get("sub"):
-                raise OAuth2Error("the provider described another person")
+                raise UnusableProvider("the provider described another person")
+            for name in SIGNED_ONLY:
+                further.pop(name, None)
             # What is signed counts where both say something.
             claims = {**further, **claims}
         login = self.get_provider().sociallogin_from_response(request, claims)
@@ -145,7 +166,7 @@ class CompanyAdapter(OpenIDConnectOAuth2Adapter):
         return login
 
     def _decode_id_token(self, app: Any, id_token: str) -> dict[str, Any]:
-        """Return the claims of an ID token. Raises `OAuth2Error` unless the provider
+        """Return the claims of an ID token. Raises `UnusableProvider` unless the provider
         signed it, for this client, and not too long ago.
         """
         published = self.openid_config
@@ -161,17 +182,17 @@ class CompanyAdapter(OpenIDConnectOAuth2Adapter):
                 options={"require": ["exp", "iat", "iss", "aud", "sub"]},
             )
         except (jwt.PyJWTError, KeyError) as error:
-            raise OAuth2Error("the ID token cannot be verified") from error
+            raise UnusableProvider("the ID token cannot be verified") from error
         # One for several must say which of them it was made for.
         is_for_several = isinstance(claims["aud"], list) and len(claims["aud"]) > 1
         client = claims.get("azp", "" if is_for_several else app.client_id)
         if client != app.client_id:
-            raise OAuth2Error("the ID token is for another client")
+            raise UnusableProvider("the ID token is for another client")
         return claims
 
     def _key_of(self, id_token: str, address: str) -> jwt.PyJWK:
         """Return the key by which an ID token says it is signed; it need not say so where
-        the provider has one alone. Raises `OAuth2Error`, `PyJWTError`.
+        the provider has one alone. Raises `UnusableProvider`, `PyJWTError`.
         """
         with get_adapter().get_requests_session() as session:
             answer = session.get(address)
@@ -184,5 +205,7 @@ class CompanyAdapter(OpenIDConnectOAuth2Adapter):
             and (identifier is None or key.key_id == identifier)
         ]
         if len(keys) != 1 or keys[0].algorithm_name not in SIGNATURES:
-            raise OAuth2Error("the ID token is not signed by a key of the provider")
+            raise UnusableProvider(
+                "the ID token is not signed by a key of the provider"
+            )
         return keys[0]

@@ -44,6 +44,13 @@ ALIASES = {
 """The usual names of attributes, by the claim that they stand for."""
 
 
+BEARER = (
+    "/saml:Subject/saml:SubjectConfirmation"
+    f"[@Method='{OneLogin_Saml2_Constants.CM_BEARER}']/saml:SubjectConfirmationData"
+)
+"""Where an assertion says who may bring it, to whom, and until when."""
+
+
 class UnverifiedAnswer(Exception):
     """The answer is not one that the provider signed for this site, just now."""
 
@@ -96,20 +103,18 @@ class CompanyAnswer(OneLogin_Saml2_Response):
 
     def _answered_request(self, recipient: str) -> str:
         """Return the id of the request. That of the message itself is not signed."""
-        for confirmation in self._query_assertion(
-            "/saml:Subject/saml:SubjectConfirmation/saml:SubjectConfirmationData"
-        ):
+        for confirmation in self._query_assertion(BEARER):
             identifier: str | None = confirmation.get("InResponseTo")
             is_for_us = confirmation.get("Recipient") == recipient
-            if identifier and is_for_us and confirmation.get("NotOnOrAfter"):
+            # python3-saml judges the end of the first that could be for us.
+            if identifier and is_for_us and _is_in_time(confirmation):
                 return identifier
         raise UnverifiedAnswer("it answers no request of this site")
 
     def _asked_at(self) -> int:
         """Return when the provider asked the person who they are."""
         (statement,) = self._query_assertion("/saml:AuthnStatement")
-        moment = OneLogin_Saml2_Utils.parse_SAML_to_time(statement.get("AuthnInstant"))
-        return int(moment)
+        return _time_of(statement.get("AuthnInstant"))
 
     def _attributes(self) -> dict[str, Any]:
         """Return the attributes by both of their names; several values are a list."""
@@ -124,3 +129,13 @@ class CompanyAnswer(OneLogin_Saml2_Response):
             values = (claims[name] for name in names if name in claims)
             claims.setdefault(claim, next(values, None))
         return claims
+
+
+def _is_in_time(confirmation: Any) -> bool:
+    """Return whether a confirmation names an end, and that is still to come."""
+    end = confirmation.get("NotOnOrAfter")
+    return bool(end) and _time_of(end) > int(OneLogin_Saml2_Utils.now())
+
+
+def _time_of(text: str) -> int:
+    return int(OneLogin_Saml2_Utils.parse_SAML_to_time(text))

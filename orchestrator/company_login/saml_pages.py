@@ -7,7 +7,6 @@ session out. The first page of the way back therefore posts it once more, from h
 
 from functools import wraps
 
-import structlog
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -21,7 +20,6 @@ from orchestrator.company_login.claims import UnusableClaims
 from orchestrator.company_login.pages import View, of_provider
 from orchestrator.company_login.saml_answer import UnverifiedAnswer, verified_claims
 
-log = structlog.get_logger(__name__)
 LONGEST_REASON = 300
 
 
@@ -70,11 +68,11 @@ def arrive(request: HttpRequest) -> HttpResponse:
         provider = saml.company_provider(request)
         state = provider.unstash_redirect_state(request, claims["nonce"])
     except UnverifiedAnswer as fault:
-        log.warning("company_login_failed", reason=str(fault)[:LONGEST_REASON])
-        return arrival.failed(request)
+        return arrival.failed(request, reason=str(fault)[:LONGEST_REASON])
     except UnusableClaims as fault:
         return arrival.unusable(request, fault)
-    # This session has not asked, or has had its answer.
     except PermissionDenied:
-        return arrival.failed(request)
+        return arrival.failed(
+            request, reason="this session has not asked, or has had its answer"
+        )
     return arrival.arrive(request, claims, state)

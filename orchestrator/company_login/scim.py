@@ -55,21 +55,29 @@ def users_in(
         (groups if _is_group(resource) else users).append(resource)
     if not users:
         raise UnreadableDirectory("the directory lists no users")
-    memberships = _memberships(_of_mapping(groups, attributes.group, mapped))
+    group_ids = {str(group.get("id")) for group in groups}
+    mapped_groups = _of_mapping(groups, attributes.group, mapped)
+    memberships = _memberships(mapped_groups, group_ids)
     listed: dict[str, DirectoryUser] = {}
     for user in users:
-        identifier = user.get(attributes.user)
-        if not isinstance(identifier, str) or not identifier:
-            raise UnreadableDirectory(f"a user has no {attributes.user}")
+        identifier = _text(user, attributes.user, "a user")
         if identifier in listed:
             raise UnreadableDirectory(
                 f"two users have the {attributes.user} {identifier}"
             )
         listed[identifier] = DirectoryUser(
             active=_is_active(user, identifier),
-            groups=frozenset(memberships[str(user.get("id"))]),
+            groups=frozenset(memberships[_text(user, "id", "a user")]),
         )
     return listed
+
+
+def _text(resource: Resource, attribute: str, what: str) -> str:
+    """Return an attribute by which something is known. Raises `UnreadableDirectory`."""
+    value = resource.get(attribute)
+    if not isinstance(value, str) or not value:
+        raise UnreadableDirectory(f"{what} has no {attribute}")
+    return value
 
 
 def _is_group(resource: Resource) -> bool:
@@ -96,9 +104,7 @@ def _of_mapping(
     """
     listed: dict[str, Resource] = {}
     for group in groups:
-        name = group.get(attribute)
-        if not isinstance(name, str):
-            raise UnreadableDirectory(f"a group has no {attribute}")
+        name = _text(group, attribute, "a group")
         if name in listed:
             raise UnreadableDirectory(f"two groups have the {attribute} {name}")
         if name in mapped:
@@ -113,8 +119,13 @@ def _of_mapping(
     return listed
 
 
-def _memberships(groups: Mapping[str, Resource]) -> dict[str, set[str]]:
-    """Return the groups of each user, by the id of the resource."""
+def _memberships(
+    groups: Mapping[str, Resource], group_ids: Collection[str]
+) -> dict[str, set[str]]:
+    """Return the groups of each user, by the id of the resource. Raises
+    `UnreadableDirectory`, also for a group inside a group: its people would look as if
+    they had left.
+    """
     names: dict[str, set[str]] = defaultdict(set)
     for name, group in groups.items():
         members = group.get("members") or []
@@ -123,7 +134,12 @@ def _memberships(groups: Mapping[str, Resource]) -> dict[str, set[str]]:
         ):
             raise UnreadableDirectory(f"the members of the group {name} are no list")
         for member in members:
-            names[str(member.get("value"))].add(name)
+            identifier = _text(member, "value", f"a member of the group {name}")
+            if identifier in group_ids or member.get("type") == "Group":
+                raise UnreadableDirectory(
+                    f"the group {name} contains a group: let the directory list people"
+                )
+            names[identifier].add(name)
     return names
 
 
@@ -154,13 +170,18 @@ def resources_of(address: str, token: str) -> Iterator[Resource]:
 
 def _all_pages(session: requests.Session, address: str) -> Iterator[Resource]:
     count = 0
+    total = None
     for _ in range(MOST_PAGES):
         page = _page(session, address, start=count + 1)
+        # After a removal, those behind it move up, and the next page leaves one out.
+        if total not in (None, page.get("totalResults")):
+            raise UnreadableDirectory(f"the list at {address} changed: try again")
+        total = page.get("totalResults")
         resources = _resources(page)
         yield from resources
         count += len(resources)
-        if not resources or count >= page.get("totalResults", 0):
-            _require_whole(count, page.get("totalResults", 0))
+        if not resources or not isinstance(total, int) or count >= total:
+            _require_whole(count, total)
             return
     raise UnreadableDirectory(f"the list at {address} has no end")
 
@@ -176,7 +197,8 @@ def _page(session: requests.Session, address: str, *, start: int) -> dict[str, A
     if answer.status_code != 200:
         raise UnreadableDirectory(f"{address} answered {answer.status_code}")
     try:
-        content = parse_strict(answer.text)
+        # JSON is UTF-8, whatever `answer.text` would take it for.
+        content = parse_strict(answer.content)
     except (ValueError, RecursionError) as error:
         raise UnreadableDirectory(f"{address} did not answer with JSON") from error
     if not isinstance(content, dict):

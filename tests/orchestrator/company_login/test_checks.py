@@ -48,9 +48,13 @@ def test_a_project_of_its_own_is_told_what_it_left_out(settings: Any) -> None:
     settings.COUNTERSIGN = WHOLE
     settings.SOCIALACCOUNT_ADAPTER = "theirs"
     settings.SESSION_COOKIE_SAMESITE = "Strict"
-    first, second = faults()
+    settings.AUTHENTICATION_BACKENDS = ["theirs"]
+    settings.SOCIALACCOUNT_STORE_TOKENS = True
+    first, second, third, fourth = faults()
     assert "SOCIALACCOUNT_ADAPTER must be" in first
-    assert "SESSION_COOKIE_SAMESITE" in second
+    assert "AUTHENTICATION_BACKENDS must contain" in second
+    assert "SOCIALACCOUNT_STORE_TOKENS must be off" in third
+    assert "SESSION_COOKIE_SAMESITE" in fourth
 
 
 def test_what_is_missing_for_saml_is_named(

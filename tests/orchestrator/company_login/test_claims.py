@@ -45,8 +45,13 @@ def test_groups_are_read_where_the_provider_has_them(
 
 
 def test_groups_that_the_provider_keeps_elsewhere_are_not_taken_for_none() -> None:
-    with pytest.raises(UnusableClaims, match="in more groups than the provider sends"):
+    with pytest.raises(UnusableClaims, match="in more groups than"):
         read({"_claim_names": {"groups": "src1"}})
+
+
+def test_groups_that_are_too_many_to_be_read_are_not_taken_for_none() -> None:
+    with pytest.raises(UnusableClaims, match="in more groups than"):
+        read({"groups": [str(number) for number in range(10_001)]})
 
 
 @pytest.mark.parametrize("identifier", ["", None, 17, ["a"], "a" * 192, "a\x00"])

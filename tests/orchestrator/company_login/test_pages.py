@@ -10,6 +10,7 @@ from django.contrib import admin
 from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.utils.html import escape
+from structlog.testing import capture_logs
 
 from approvals.audit.words import sentence_of
 from checkpoints.models import AuditLine
@@ -244,8 +245,10 @@ def test_a_provider_of_another_name_is_not_trusted(
 ) -> None:
     elsewhere = provider.issuer.replace("127.0.0.1", "localhost") + "/"
     settings.COUNTERSIGN = provider.settings(OIDC_ISSUER=elsewhere)
-    answer = Client().get("/login/company/")
+    with capture_logs() as logged:
+        answer = Client().get("/login/company/")
     assert answer.status_code == 502
+    assert logged[0]["reason"] == "the provider calls itself by another address"
 
 
 def test_a_session_of_the_company_ends_after_its_hours(
@@ -301,7 +304,12 @@ def test_without_local_log_ins_superusers_alone_have_a_form(
     UserFactory.create(username="olive", is_staff=True)
     UserFactory.create(username="root", is_superuser=True, is_staff=True)
     assert 'name="password"' not in Client().get("/login/").content.decode()
-    assert 'name="password"' in Client().get("/login/local/").content.decode()
+    browser = Client()
+    form = browser.get("/login/local/")
+    wrong = browser.post("/login/local/", {"username": "root", "password": "wrong"})
+    for page in (form, wrong):
+        assert 'name="password"' in page.content.decode()
+        assert 'action="/login/local/"' in page.content.decode()
     for path in ("/login/", "/login/local/", "/admin/login/"):
         browser = Client()
         answer = browser.post(path, {"username": "olive", "password": PASSWORD})
@@ -395,3 +403,18 @@ def test_the_admin_shows_which_accounts_are_bound_and_no_secrets(db: None) -> No
     assert "/admin/socialaccount/socialaccount/" in text
     assert "socialapp" not in text
     assert browser.get("/admin/socialaccount/socialapp/").status_code == 404
+
+
+def test_nobody_binds_an_account_to_another_person(db: None) -> None:
+    from allauth.socialaccount.models import SocialAccount
+
+    root = UserFactory.create(username="root", is_superuser=True, is_staff=True)
+    row = SocialAccount.objects.create(user=root, provider="https://a.test", uid="r")
+    browser = Client()
+    browser.force_login(root)
+    rows = "/admin/socialaccount/socialaccount/"
+    facts = {"user": root.pk, "provider": row.provider, "extra_data": '{"a": 1}'}
+    for page in (f"{rows}add/", f"{rows}{row.pk}/change/"):
+        assert browser.post(page, facts | {"uid": "other"}).status_code == 403
+    assert SocialAccount.objects.get().uid == "r"
+    assert browser.get(f"{rows}{row.pk}/change/").status_code == 200

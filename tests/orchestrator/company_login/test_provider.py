@@ -155,3 +155,20 @@ def test_a_token_that_does_not_hold_signs_nobody_in(
     assert answer.status_code == 400
     assert "_auth_user_id" not in answer.browser.session
     assert not User.objects.exists()
+
+
+def test_what_counts_as_signed_is_not_read_from_elsewhere(
+    sign_in_with: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch = CompanyAdapter._fetch_user_info
+    nonces: list[str] = []
+
+    def forged(self: Any, token: str) -> Any:
+        return fetch(self, token) | {"nonce": nonces[0], "auth_time": int(time.time())}
+
+    def unsaid(claims: Claims) -> str:
+        nonces.append(claims.pop("nonce"))
+        return signed(claims)
+
+    monkeypatch.setattr(CompanyAdapter, "_fetch_user_info", forged)
+    assert sign_in_with(unsaid).status_code == 400

@@ -4,6 +4,7 @@ not sign, for this site, to this request, just now.
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -11,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
+from structlog.testing import capture_logs
 
 from approvals.models import Decision
 from tests.support.confirmed_graphs import approval_of, gated
@@ -254,6 +256,25 @@ def beyond(assertion: Any) -> None:
         data.set("Recipient", data.get("Recipient") + "elsewhere/")
 
 
+def late_beside_another(assertion: Any) -> None:
+    """Let the time for this site be over, and not that of another confirmation."""
+    ours = assertion.find(f".//{{{SAML}}}SubjectConfirmation")
+    other = deepcopy(ours)
+    ours.addprevious(other)
+    del other.find(f"{{{SAML}}}SubjectConfirmationData").attrib["Recipient"]
+    data = ours.find(f"{{{SAML}}}SubjectConfirmationData")
+    data.set("NotOnOrAfter", "2020-01-01T00:00:00Z")
+
+
+def for_who_has_a_key(assertion: Any) -> None:
+    """Let only others bring the assertion to this site."""
+    ours = assertion.find(f".//{{{SAML}}}SubjectConfirmation")
+    other = deepcopy(ours)
+    ours.addprevious(other)
+    del other.find(f"{{{SAML}}}SubjectConfirmationData").attrib["Recipient"]
+    ours.set("Method", "urn:oasis:names:tc:SAML:2.0:cm:holder-of-key")
+
+
 @pytest.mark.parametrize(
     ("change", "status"),
     [
@@ -263,6 +284,8 @@ def beyond(assertion: Any) -> None:
         (without("Recipient"), 400),
         (without("NotOnOrAfter"), 400),
         (beyond, 400),
+        (late_beside_another, 400),
+        (for_who_has_a_key, 400),
     ],
 )
 def test_a_signed_assertion_must_say_for_whom_and_to_what_it_is(
@@ -329,7 +352,10 @@ def test_an_answer_counts_once_and_in_the_browser_that_asked(
 ) -> None:
     browser = Client()
     answer = asked(browser)
-    assert come_back(Client(), answer).status_code == 400
+    with capture_logs() as logged:
+        assert come_back(Client(), answer).status_code == 400
+    assert logged[0]["event"] == "company_login_failed"
+    assert "this session has not asked" in logged[0]["reason"]
     assert come_back(browser, answer).status_code == 302
     browser.post("/logout/")
     assert come_back(browser, answer).status_code == 400

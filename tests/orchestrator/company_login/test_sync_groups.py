@@ -150,6 +150,33 @@ def test_nobody_is_switched_on_again(tmp_path: Path) -> None:
         ([user_of("rosa"), user_of("rosa"), NOBODY], None, "two users"),
         ([{"schemas": [USER]}, NOBODY], None, "a user has no id"),
         (["rosa"], None, "is no object"),
+        (
+            [user_of("rosa"), NOBODY | {"members": [{"$ref": "/Users/id-rosa"}]}],
+            None,
+            "has no value",
+        ),
+        (
+            [user_of("rosa"), NOBODY | {"members": [{"value": 17}]}],
+            None,
+            "has no value",
+        ),
+        (
+            [
+                user_of("rosa"),
+                NOBODY | {"members": [{"value": "g-canteen"}]},
+                group_of("canteen", "rosa"),
+            ],
+            None,
+            "contains a group",
+        ),
+        (
+            [
+                user_of("rosa"),
+                NOBODY | {"members": [{"value": "g-17", "type": "Group"}]},
+            ],
+            None,
+            "contains a group",
+        ),
     ],
 )
 def test_a_list_that_cannot_be_right_changes_nothing(
@@ -190,6 +217,26 @@ def test_an_account_that_was_removed_meanwhile_stops_nobody_else() -> None:
     for change in changes:
         directory.apply(change)
     assert groups_of(rosa) == set()
+
+
+def test_an_account_is_brought_to_the_directory_from_where_it_stands_by_then() -> None:
+    from orchestrator.company_login import directory
+    from orchestrator.company_login.scim import DirectoryUser
+
+    rosa = bound("rosa", "reviewer")
+    root = bound("root", "reviewer")
+    auditor = DirectoryUser(active=True, groups=frozenset({"acme-audit"}))
+    changes = directory.planned_changes({"id-rosa": auditor})
+    # Meanwhile they log in, and become a superuser.
+    rosa.groups.set(Group.objects.filter(name="auditor"))
+    User.objects.filter(pk=root.pk).update(is_superuser=True)
+    done = [directory.apply(change) for change in changes]
+    assert groups_of(rosa) == {"auditor"}
+    root.refresh_from_db()
+    assert root.is_active
+    assert done[0] is None
+    assert done[1] is not None
+    assert not done[1].switched_off
 
 
 def test_accounts_of_another_provider_are_left_alone(tmp_path: Path) -> None:
@@ -257,6 +304,8 @@ class Directory(BaseHTTPRequestHandler):
 
     resources: dict[str, list[Any]]
     elsewhere = ""
+    leaver = ""
+    """The user who is removed once the first page is read."""
 
     def do_GET(self) -> None:
         address = urlsplit(self.path)
@@ -274,8 +323,11 @@ class Directory(BaseHTTPRequestHandler):
             "totalResults": len(resources),
             "Resources": resources[start : start + 1],
         }
-        body = json.dumps(page).encode()
+        resources[:] = [item for item in resources if item["id"] != self.leaver]
+        body = json.dumps(page, ensure_ascii=False).encode()
         self.send_response(200)
+        # For a text, a client that names no encoding would take Latin-1.
+        self.send_header("Content-Type", "text/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -309,6 +361,34 @@ def test_a_directory_is_read_page_by_page_from_its_address(
     assert printed["applied"] is True
     assert {change["account"] for change in printed["changes"]} == {"rosa", "ida"}
     assert (groups_of(rosa), groups_of(ida)) == (set(), {"auditor"})
+
+
+def test_a_directory_that_changes_while_it_is_read_changes_nothing(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound("rosa")
+    ida = bound("ida")
+    resources = {
+        "Users": [user_of("left"), user_of("ida"), user_of("rosa")],
+        "Groups": [NOBODY],
+    }
+    monkeypatch.setattr(Directory, "resources", resources, raising=False)
+    monkeypatch.setattr(Directory, "leaver", "id-left")
+    with pytest.raises(CommandError, match="changed: try again"):
+        sync("--url", address, "--apply")
+    ida.refresh_from_db()
+    assert ida.is_active
+
+
+def test_a_directory_is_read_as_utf_8(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rosa = bound("rosé")
+    resources = {"Users": [user_of("rosé")], "Groups": [group_of("acme-audit", "rosé")]}
+    monkeypatch.setattr(Directory, "resources", resources, raising=False)
+    sync("--url", address, "--apply")
+    rosa.refresh_from_db()
+    assert (rosa.is_active, groups_of(rosa)) == (True, {"auditor"})
 
 
 def test_a_token_goes_to_no_other_address(

@@ -71,12 +71,10 @@ class Command(command_line.DatabaseCommand):
                 "COUNTERSIGN_SAML_ISSUER)"
             )
 
-        changes = _planned(options)
-        for change in changes:
+        changes: list[DirectoryChange] = []
+        for change in _changes(options, by):
             report(_text_of(change, is_done=options["apply"]))
-            if options["apply"]:
-                with acting(by):
-                    directory.apply(change)
+            changes.append(change)
 
         if options["as_json"]:
             result = {
@@ -85,6 +83,20 @@ class Command(command_line.DatabaseCommand):
             }
             self.stdout.write(json.dumps(result, ensure_ascii=False))
         report(_summary(len(changes), is_done=options["apply"]))
+
+
+def _changes(options: dict[str, Any], by: Any) -> Iterator[DirectoryChange]:
+    """Yield what the lists change, each once it is done where that is asked for. Raises
+    `CommandError`.
+    """
+    for planned in _planned(options):
+        if not options["apply"]:
+            yield planned
+            continue
+        with acting(by):
+            done = directory.apply(planned)
+        if done is not None:
+            yield done
 
 
 def _planned(options: dict[str, Any]) -> list[DirectoryChange]:
