@@ -234,7 +234,7 @@ class PasskeyAdmin(ReadOnlyRows):
             except CountersignError as error:
                 self.message_user(request, f"{key}: {error.message}.", messages.ERROR)
             else:
-                self.message_user(request, f"{key} signs nothing any more.")
+                self.message_user(request, f"{key} can no longer sign.")
         return None
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:

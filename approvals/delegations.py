@@ -109,9 +109,8 @@ def those_brought_back(rows: Sequence[Delegation]) -> list[Delegation]:
 
 
 def _recorded_as_revoked(rows: Sequence[Delegation]) -> dict[Delegation, set[Any]]:
-    """Return the delegations among these of which the audit log records more than these
-    rows say, each with the ids of the people who revoked it. One query; none without
-    rows.
+    """Return the delegations that the audit log records as revoked and their rows do
+    not, each with the ids of the people who revoked it. One query; none without rows.
     """
     if not rows:
         return {}

@@ -29,10 +29,9 @@ def came_back_to(
     principals: Sequence[str] | None = None,
 ) -> "QuerySet[ApprovalRequest]":
     """Return the open requests in which something that this user decided has changed
-    since, of the runs that he may still see and in which something can be decided, newest
-    first. With `first` at most so many,
-    with `behind` only those behind this place. `principals` are his, where the caller
-    has just read them.
+    since, newest first. Their runs are visible to the user and can still be decided.
+    `first` limits the number, and `behind` leaves out those before this place.
+    `principals` are the user's, if the caller has just read them.
     """
     signers = _back(user, principals=principals)
     if behind is not None:

@@ -321,7 +321,7 @@ class ApprovalRequest(OfTask, Sealed):
                 name="request_by_point",
                 condition=models.Q(prepared_from__isnull=False),
             ),
-            # The lists of who sees all runs.
+            # The lists of people who see all runs.
             models.Index(fields=["-opened_at", "-id"], name="request_by_time"),
             models.Index(
                 fields=["graph", "-opened_at", "-id"], name="request_by_graph"
@@ -876,7 +876,7 @@ class Decision(AppendOnlyRow):
 
     @property
     def signer_name(self) -> str:
-        """The name of who decided: "policy 3 of ada" for a standing policy."""
+        """The name of the person or policy that decided, such as "policy 3 of ada"."""
         if self.standing:
             return f"{self.by_name} of {self.delegator_name}"
         return self.by_name

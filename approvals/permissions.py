@@ -545,9 +545,9 @@ NOT_A_REVIEWER = "You are not one of its reviewers."
 def right_to_decide(
     user: Any, request: ApprovalRequest, *, keep: bool = False
 ) -> RightToDecide:
-    """Return by which right this user may sign this request: their own, or that of the
-    people for whom they decide now. With `keep` it cannot be revoked before the
-    transaction that is open ends. Reads `request.run`.
+    """Return the right with which this user may sign this request: their own, or that
+    of the people for whom they decide now. With `keep` it cannot be revoked before the
+    open transaction ends. Reads `request.run`.
 
     Four eyes exclude who shaped the content, whoever's right they use, and let nobody
     decide for a person whom they exclude.

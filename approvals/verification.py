@@ -176,7 +176,7 @@ def _is_by_delegation(row: Decision, delegation: Delegation) -> bool:
 
 
 def _missing(subject: Subject, model: type[Model], ids: set[UUID]) -> Iterator[Fault]:
-    """Yield a fault for each of these ids of which the run has no row."""
+    """Yield a fault for each of these ids that has no row in the run."""
     rows = model._base_manager.filter(run=subject.run.id, id__in=ids)
     existing = set(rows.values_list("id", flat=True))
     for missing_id in sorted(ids - existing):

@@ -1,5 +1,5 @@
-"""Lines in the audit log for changes of who may do what: groups, permissions, accounts
-and tokens.
+"""Lines in the audit log for changes of rights: groups, permissions, accounts and
+tokens.
 
 Receivers of Django's signals, so the admin, commands and code of the project are all
 covered; rows that are changed past the ORM's signals are not.

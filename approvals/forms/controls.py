@@ -351,7 +351,7 @@ def resolved(
     """
     nullable = False
     schema = _keywords(schema)
-    # A bound, for a reference may lead back to itself.
+    # A bound, because a reference may lead back to itself.
     for _ in range(10):
         if "$ref" in schema:
             name = str(schema["$ref"]).rpartition("/")[2]

@@ -128,7 +128,7 @@ def _decisions_by_request(
 ) -> dict[UUID, Mapping[str, Any]]:
     """Return how the decisions on each of these requests were made. One query."""
     by_person = Q(by__isnull=False)
-    # Until then it was on the screen of who decided, whatever came after.
+    # Until then the person who decided had it on the screen, whatever came after.
     sightings = Sighting.objects.filter(
         by=OuterRef("by"), write=OuterRef("write"), at__lte=OuterRef("at")
     ).order_by("-at")

@@ -153,7 +153,7 @@ def _newest_lines(
         total=Window(Count("pk"), partition_by=alike),
         place=Window(RowNumber(), partition_by=alike, order_by=F("seq").desc()),
     )
-    # One more than are verified: a list says of so many nothing that nobody proved.
+    # One more than are verified: with that many, a list says nothing unproven.
     few = counted.filter(place__lte=MOST_VERIFIED + 1).order_by("-seq")
     read: list[tuple[ReportedOn, int, datetime, int]] = []
     for task, seq, at, total in few.values_list("task", "seq", "at", "total"):
@@ -180,8 +180,8 @@ def _may_be_acted_on(request: ApprovalRequest) -> bool:
 def read_reasons(
     requests: Iterable[ApprovalRequest], listed: Mapping[UUID, ListedReports]
 ) -> None:
-    """Set the reason of each request of which the newest bad report gave one. One query,
-    none if all is well. Each request has its run.
+    """Set the reason of each request whose newest bad report gave one. One query, none
+    if all is well. Each request has its run.
     """
     bad: dict[tuple[UUID, int], ApprovalRequest] = {}
     for request in requests:

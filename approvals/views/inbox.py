@@ -88,7 +88,7 @@ _SIGNED = (
     "by",
     "by_name",
     "at",
-    # The name of who decided reads these where it was no person.
+    # If no person decided, the name is made from these.
     "checked",
     "delegator_name",
 )

@@ -1,7 +1,7 @@
-"""The search of a folder of the inbox, by words and by who has taken a review. It looks
-through a stretch of the folder at a time, so that it costs the same however many
-reviews there are; the next page goes on behind the last one that was looked at,
-whatever has left the folder in the meantime.
+"""The search of a folder of the inbox, by words and by the person who has taken a
+review. It looks through a stretch of the folder at a time, so that it costs the same
+however many reviews there are; the next page goes on behind the last one that was
+looked at, whatever has left the folder in the meantime.
 """
 
 from typing import Any

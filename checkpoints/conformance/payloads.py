@@ -35,7 +35,7 @@ def what_is_put_is_got(backend: PayloadBackend) -> None:
         name = _name()
         record = backend.put(name, data)
         must(isinstance(record, bytes), f"put gives {type(record).__name__}, not bytes")
-        # Read twice, for a checkpoint is loaded more than once.
+        # Read twice, because a checkpoint is loaded more than once.
         for _ in range(2):
             got = backend.get(name, record)
             shown = (

@@ -40,8 +40,8 @@ def uuid7() -> UUID:
 
 
 def made_at(id: UUID) -> datetime | None:
-    """Return when an id was made, by the clock of who made it; None where it does not
-    say so.
+    """Return when an id was made, by the clock of the process that made it; None if it
+    does not say so.
     """
     if id.version != 7:
         return None

@@ -185,7 +185,7 @@ def _provider_name(name: str) -> str:
 
 
 def _sign_in_address(url: str) -> str:
-    # Some providers have what tells their customers apart behind a question mark.
+    # Some providers identify their customers after a question mark.
     _provider_address(url.partition("?")[0])
     if not url.isprintable() or " " in url or "#" in url:
         raise ValueError("must be an address without spaces and without #")

@@ -18,9 +18,9 @@ def lock_rows(rows: "QuerySet[Any]") -> None:
 
 
 def lock_keys(rows: "QuerySet[Any]") -> None:
-    """Keep these rows from being deleted, and from being locked by who acts on them,
-    until the transaction that is open ends. Updates go on, so a worker that commits is
-    not kept waiting. One statement, none on SQLite as for `lock_rows`.
+    """Keep these rows from being deleted, and from being locked by acts on them, until
+    the open transaction ends. Updates go on, so a committing worker does not wait. One
+    statement, none on SQLite as for `lock_rows`.
     """
     _lock(rows, "FOR KEY SHARE")
 

@@ -68,7 +68,7 @@ def erase_rows(
             noted = _erase_page(list(own_rows), record, protection_of(run), new_values)
         if not keys:
             return
-        # By the keys, for a row may be another run's by the time of its lock.
+        # By the keys, because a row may belong to another run when it is locked.
         after = keys[-1]
         yield Batch(len(keys), str(after), noted)
 

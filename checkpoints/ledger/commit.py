@@ -392,9 +392,9 @@ def saved_event(
     *,
     started_at: datetime | None = None,
 ) -> NewEvent:
-    """Return the event of a saved checkpoint. It refers to the change by its hash, for
-    the bytes are stored once. `started_at` is given with the first checkpoint that a
-    worker saves, and records when the run got under way.
+    """Return the event of a saved checkpoint. It refers to the change by its hash,
+    because the bytes are stored once. `started_at` is given with the first checkpoint
+    that a worker saves, and records when the run got under way.
     """
     nodes = [
         {"node": node["node"], "tasks": node["tasks"], "outcome": node["outcome"]}

@@ -1,6 +1,6 @@
-"""Legal holds on runs and pins on checkpoints, by which people keep them from removal.
-Only `checkpoints.retention.holds` writes these rows, each with a line in the audit log.
-A row that was released stays as a record of who kept what, and when.
+"""Legal holds on runs and pins on checkpoints, with which people protect them from
+removal. Only `checkpoints.retention.holds` writes these rows, each with a line in the
+audit log. A row that was released stays as a record of who kept what, and when.
 """
 
 from typing import ClassVar

@@ -45,8 +45,8 @@ MOST = 200
 
 class Blame(NamedTuple):
     """The place where a path was set last. `node`: names of the nodes, empty if none
-    set it (a default, a patch, the input). `person`: user names of who patched it,
-    started the run with it, edited it or signed for it, else empty.
+    set it (a default, a patch, the input). `person`: user names of the people who
+    patched it, started the run with it, edited it or signed for it, else empty.
     """
 
     checkpoint: Checkpoint

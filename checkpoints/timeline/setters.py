@@ -352,7 +352,9 @@ def _results_of_covered(
 
 
 def _done_results(records: _Records, **conditions: Any) -> Iterator[TaskResult]:
-    """Yield the verified results of what was done, with who settled each."""
+    """Yield the verified results of finished tasks, each with the person who settled
+    it.
+    """
     done = TaskResult.objects.filter(
         run=records.run.id, outcome=Outcome.DONE, **conditions
     )

@@ -65,8 +65,8 @@ def _logged_hashes(subject: Subject) -> dict[str, str]:
 def _other_rows(
     subject: Subject, record: ErasureRecord, logged_hashes: dict[str, str]
 ) -> Fault | None:
-    """Return the fault of a record that has ended and now names other rows, or of which
-    the log does not say so.
+    """Return the fault of a record that has ended and now names other rows, or is
+    missing in the log.
     """
     # Rows are still added to an erasure that is under way.
     if record.ended_at is None:

@@ -66,7 +66,7 @@ def _unlisted(
 
 def _unlisted_though_over(subject: Subject, row: TaskResult) -> Fault | None:
     run = subject.run
-    # What a rewind left behind on an older line counts nowhere, and a superstep that
+    # Results that a rewind left on an older line count nowhere, and a superstep that
     # has not ended is in no checkpoint yet.
     if row.line != run.line or row.superstep > run.superstep:
         return None

@@ -52,9 +52,7 @@ def kept_in_installation() -> Iterator[Fault]:
 
 
 def _runs_with_keepers() -> list[UUID]:
-    """Return the runs on which there are holds or pins, or of which the audit log says
-    so.
-    """
+    """Return the runs that have holds or pins, by their rows or by the audit log."""
     kinds = (HELD, RELEASED, PINNED, UNPINNED)
     # Also by the log: otherwise a run whose holds were all deleted would not be
     # examined.

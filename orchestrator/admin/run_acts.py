@@ -290,7 +290,7 @@ def _bundles(rows: Iterable[Run], by: Any) -> FileResponse:
 
 
 def _add_bundle(archive: zipfile.ZipFile, run: Run, by: Any) -> None:
-    # A bundle goes through a file, for a refusal may come after its first lines.
+    # A bundle goes through a file, because a refusal may come after its first lines.
     with tempfile.TemporaryFile() as bundled:
         try:
             bundle.export(run.id, bundled, by=by)
@@ -299,7 +299,7 @@ def _add_bundle(archive: zipfile.ZipFile, run: Run, by: Any) -> None:
             archive.writestr(f"run-{run.id}.refused.txt", reason)
             return
         bundled.seek(0)
-        # In pieces, for a bundle may be larger than the memory. How large it is, is not
-        # known before.
+        # In pieces, because a bundle may be larger than the memory. Its size is not
+        # known in advance.
         with archive.open(f"run-{run.id}.jsonl", "w", force_zip64=True) as entry:
             shutil.copyfileobj(bundled, entry)

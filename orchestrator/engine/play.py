@@ -457,7 +457,8 @@ class _Player:
             task=start.task,
             attempt=attempt,
             read_input=lambda: self.compiled.input_for(self.input),
-            # A copy, for the node may change it, and the frontier keeps this very object.
+            # A copy, because the node may change it, and the frontier keeps this very
+            # object.
             payload=canonical.loads(canonical.encode(start.payload)),
             args=self._args(start),
             error=start.error,

@@ -307,7 +307,7 @@ class Executor:
 
     def _work_inline(self, quick: list[Attempt]) -> list[Attempt]:
         """Make these attempts in this thread. Returns those for which there was no
-        time; if no more may begin, the rest is queued again.
+        time. If no further attempt may begin, the rest is queued again.
         """
         deadline = time.monotonic() + inline.LONGEST
         try:

@@ -289,7 +289,7 @@ _STOPPED_ELSEWHERE: dict[str, str] = {
 }
 """The titles for an imported run, by status."""
 _SIGNED_AS_IT_IS = (
-    "What it asks can be approved or rejected as it is, and edited by nobody."
+    "What it asks can be approved or rejected as it is. Nobody can edit it."
 )
 _ASK_TO_BRING_OVER = (
     "Somebody with the right to steer runs can bring it onto the version that is here."
@@ -299,16 +299,14 @@ _ASK_FOR_A_FORK = (
     "Somebody with the right to steer runs can see whether it can be forked."
 )
 _CONFIRM_BRINGING_OVER = (
-    "It pauses again, and people are asked on. What was signed counts, or comes back "
-    "where what it was bound to moved."
+    "It pauses again, and people continue to sign. What was signed counts, or comes back "
+    "if what it was bound to has changed."
 )
-_NOT_WRITTEN_DOWN = (
-    "It was written down that it would run, and nobody wrote down that it had."
-)
+_NOT_WRITTEN_DOWN = "It was recorded that it would run, but not that it had."
 _ASK_A_SETTLER = "Somebody with the right to settle outcomes must say what happened."
 _NOBODY_SIGNS = (
-    "What it asks can be signed by nobody, for the version that is here could not go "
-    "on with it then."
+    "Nobody can sign what it asks, because the version that is here could not go on with "
+    "it then."
 )
 _DEPLOY = (
     "Deploy the version that it began with beside the new one, or a migration to the "

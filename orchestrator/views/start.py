@@ -160,7 +160,7 @@ def _start(request: HttpRequest, compiled: Compiled, form: StartForm) -> HttpRes
     if not is_new:
         text = "This run was started already."
         if form.key:
-            text = "A run with this key and this input was there already."
+            text = "A run with this key and this input already exists."
         messages.info(request, f"{text} This is it.")
     return redirect("run", run.id)
 

@@ -1,5 +1,5 @@
 """A person of a company signs in at its provider, signs a review, confirms with a fresh
-log-in; and signs nothing any more once the directory took their group away.
+log-in; and can no longer sign once the directory took their group away.
 """
 
 from collections.abc import Iterator

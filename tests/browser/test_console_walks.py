@@ -242,7 +242,7 @@ def test_going_on_from_a_checkpoint_is_walked_from_the_plan_to_the_rewind(
     page.wait_for_selector("#lines:not(:has(li))", state="attached")
     docs.sees(page, "Search the state")
     page.fill("#find-state", "closed")
-    page.wait_for_selector("#found :text('It stands nowhere'), #found a")
+    page.wait_for_selector("#found :text('The state does not contain it'), #found a")
     page.fill("#find-state", "")
 
     docs.sees(page, "Starting point", within="#from")
@@ -260,9 +260,7 @@ def test_going_on_from_a_checkpoint_is_walked_from_the_plan_to_the_rewind(
     rita.groups.add(*demo("olive").groups.all())
     both = browse(rita)
     both.open(f"/checkpoints/{asked.head}/go-on/")
-    docs.says(
-        "What depends on a decision stands apart, under a heading that says on whose"
-    )
+    docs.says("What depends on a decision is listed separately, under a heading")
     both.page.locator("#what h3.grp", has_text="review").first.wait_for()
     docs.sees(both.page, "Answers")
     docs.says("ask again (what happens without a choice)")
@@ -270,9 +268,7 @@ def test_going_on_from_a_checkpoint_is_walked_from_the_plan_to_the_rewind(
     docs.says(
         "An answer counts as one signature of yours, so only reviewers can give one"
     )
-    both.page.get_by_text(
-        "An answer that you give counts as one signature of yours."
-    ).first.wait_for()
+    both.page.get_by_text("Your answer counts as your signature.").first.wait_for()
     window.open(f"/checkpoints/{asked.head}/go-on/")
     assert page.locator("#answers input[type=radio]").count() == 0
     assert page.locator("#answers .hint").count() >= 4
@@ -321,7 +317,7 @@ def test_going_on_from_a_checkpoint_is_walked_from_the_plan_to_the_rewind(
     page.wait_for_url("**/runs/**")
     runs.advance(asked.id)
     window.open(f"/runs/{ASKS}/")
-    docs.says("the one that was left on a thin tape below it")
+    docs.says("The old one is on a thin tape below it")
     page.locator(".tape.thin a").last.click()
     docs.sees(page, "superseded", within="#past")
     page.click(".subtabs a:has-text('Pending writes')")
@@ -380,7 +376,7 @@ def test_deciding_is_walked_from_the_first_choice_to_the_receipt(
     docs.says("opens a form made from the channel's type")
     page.fill("#w1 .editor input[name$='.amount']", "4000.00")
     docs.says(
-        "what becomes of each write, with the edited values and amounts, then the nodes that run"
+        "the outcome of each write, with the edited values and amounts. Then it lists the nodes"
     )
     page.wait_for_selector("#next :text('4,000.00')")
     docs.says("It survives reload, log-out and another browser")
@@ -422,7 +418,7 @@ def test_deciding_is_walked_from_the_first_choice_to_the_receipt(
     window.open(f"/reviews/{fork.key}/")
     docs.sees(page, "changed by hand", within=".brief")
     docs.sees(page, "why it is asked", within=".brief")
-    docs.says("what it sets is compared with what was there")
+    docs.says("What the patch sets is compared with what was there")
     docs.sees(page, "Now", within="#w1 th")
     page.locator("#w1 .letter del").first.wait_for()
     # A draft for a version that has changed since

@@ -61,12 +61,10 @@ def test_deployment_a_locked_log_in_is_unlocked_in_the_admin_and_is_in_the_audit
     window = browse(people.starter)
     window.page.context.clear_cookies()
     docs.says(
-        "After five wrong passwords for one name at one address further log-ins of"
-        " that name there are refused"
+        "After five wrong passwords for a name at an address, further log-ins of that"
+        " name there are refused for fifteen minutes"
     )
-    docs.says(
-        "for fifteen minutes, also with the right password and on the admin's page"
-    )
+    docs.says("This includes the right password and the admin's page")
     for _ in range(5):
         try_to_sign_in(window, name, "wrong")
     assert "Try again in 15 min" in try_to_sign_in(window, name, PASSWORD)
@@ -171,7 +169,7 @@ def test_recovery_the_pages_list_what_is_unknown_by_its_key_and_ask_which_is_tru
     )
     copy.get_by_text("It happened").click()
     copy.locator("[name=output]").fill('{"letter": "sent"}')
-    docs.says("Both need a reason, which stands in the log.")
+    docs.says("Both need a reason, which is kept in the log.")
     assert copy.locator("[name=reason]").get_attribute("required") is not None
     copy.locator("[name=reason]").fill("the copy arrived")
     copy.locator("button.sign").click()

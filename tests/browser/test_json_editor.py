@@ -134,7 +134,7 @@ def test_a_word_is_found_in_keys_and_values_and_leads_to_its_field(
     page.click("#found a")
     assert page.evaluate("document.activeElement.name") == "s-notes"
     page.fill("#find-state", "nowhere at all")
-    page.wait_for_selector("#found :text('It stands nowhere')")
+    page.wait_for_selector("#found :text('The state does not contain it')")
     assert page.input_value("#find-state") == "nowhere at all"
     assert window.complaints == []
 

@@ -74,7 +74,7 @@ def test_a_passkey_is_registered_signs_is_revoked_and_signs_no_more(
     window.open("/account/")
     window.page.fill(f"#revoke-{key.id}", PASSWORD)
     window.page.click("text=Revoke for good")
-    window.page.wait_for_selector("text=signs nothing any more")
+    window.page.wait_for_selector("text=can no longer sign")
     second = advanced(gated("second", confirm="passkey"))
     choose_and_sign(window, second)
     window.page.wait_for_selector("#unconfirmed:not([hidden])")

@@ -119,12 +119,12 @@ def test_integrity_what_was_changed_is_marked_on_its_page_and_nobody_decides_the
     window = browse(demo("olive"))
     page = window.page
 
-    docs.says("A row that is not as it was sealed is not left out")
+    docs.says("A row that does not match its seal is still listed")
     window.open(f"/runs/{ASKS}/?at=2")
     docs.sees(page, "tampered", within=".cplist")
     docs.says(
-        "with the code `tampered_row` and the `row`; the page says so in its place and"
-        " shows the rest"
+        "with the code `tampered_row` and the `row`. A page says so at that position,"
+        " and shows the rest"
     )
     assert "it, or one that it builds on, is not what was written" in page.inner_text(
         "[data-test=refused]"
@@ -132,13 +132,13 @@ def test_integrity_what_was_changed_is_marked_on_its_page_and_nobody_decides_the
     assert page.locator(".cplist li").count() > 2
 
     docs.says(
-        "With `--mark` a bad run that has not ended, and that no worker has in hand,"
-        " becomes `tampered`"
+        "With `--mark`, a bad run becomes `tampered` if it has not ended and no worker"
+        " is working on it"
     )
     with pytest.raises(CommandError, match="not as they were written"):
         call_command("verify_runs", ASKS, "--mark", stdout=io.StringIO())
     docs.says(
-        "Its page and `GET runs/{run}/` say what was found and what helps; nobody can decide in it"
+        "Its page and `GET runs/{run}/` say what is wrong and what helps. Nobody can decide in it"
     )
     page.reload()
     problem = page.inner_text(".problem")
@@ -161,7 +161,7 @@ def test_integrity_what_was_changed_is_marked_on_its_page_and_nobody_decides_the
     page.wait_for_selector("#run-head :text('Queued')")
     assert runs.advance(run.id).status == Status.PAUSED
 
-    docs.says("A key that is missing is `wrong_key`")
+    docs.says("If a key is missing, the code is `wrong_key`")
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SIGNING_KEYS": {"lost": b"l" * 32}}
     claim = {"claim_id": "CLM-118900", "amount": "180.00"}
     runs.advance(
@@ -320,7 +320,7 @@ def test_graphs_what_an_author_writes_stands_where_the_documentation_says(
     page.get_by_text("A payment cannot be taken back.").first.wait_for()
     noted(runs.get(KEY), {"tokens": 1234})
     docs.says(
-        "The run's page shows those of a checkpoint by node, and the sums of the run"
+        "The run's page shows the figures of a checkpoint by node, and the sums of the run"
     )
     operator.open(f"/runs/{KEY}/?at=1")
     assert "1,234" in operator.page.inner_text("[data-test=noted]")

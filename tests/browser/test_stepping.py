@@ -251,7 +251,7 @@ def test_an_altered_checkpoint_shows_tampered_with_the_first_bad_one_and_no_resu
     for way in ("Fork from 2", "Replay from 2", "Rewind to 2", "Resume"):
         assert page.locator(f"text={way}").count() == 0
     page.click("[data-test=no-way-on] a")
-    assert "cannot be gone on from here" in page.inner_text("h1")
+    assert "cannot go on from this checkpoint here" in page.inner_text("h1")
     page.click("[data-test=ways] a >> nth=0")
     assert "Go on from checkpoint 1" in page.inner_text("h1")
 

@@ -512,7 +512,7 @@ def test_going_back_to_a_page_that_was_not_stored_and_pressing_again_makes_one_f
     new_run = made_by(page)
     page.go_back()
     assert made_by(page).id == new_run.id
-    assert "This run was made already" in page.inner_text("main")
+    assert "This run already exists" in page.inner_text("main")
     assert made_by(go_on(window, run, 1)).id != new_run.id
 
 
@@ -553,6 +553,6 @@ def test_skipped_branches_are_dotted_pending_edges_dashed_and_the_text_says_both
     assert style(".g .n.off rect", "stroke-dasharray") != "none"
     assert "line-through" in style(".g .n.off text", "text-decoration-line")
     assert style(".g .edge.next", "stroke-dasharray") != "none"
-    told = str(page.get_attribute("svg.g", "aria-label"))
-    assert "Next: pay." in told
-    assert "Skipped: refuse." in told
+    graph_label = str(page.get_attribute("svg.g", "aria-label"))
+    assert "Next: pay." in graph_label
+    assert "Skipped: refuse." in graph_label

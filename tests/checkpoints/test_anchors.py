@@ -152,8 +152,8 @@ def test_the_head_that_was_told_outside_shows_a_tail_that_was_cut(
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, "AUDIT_HEAD_FILE": str(file)}
     audit_log.record("refused", actor=None)
     _anchor()
-    told = [json.loads(line) for line in file.read_text().splitlines()]
-    assert [(one["number"], one["hash"]) for one in told] == [
+    heads = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(one["number"], one["hash"]) for one in heads] == [
         (line.number, line.hash) for line in AuditLine.objects.order_by("-number")[:1]
     ]
     assert _named() == []
@@ -164,7 +164,8 @@ def test_the_head_that_was_told_outside_shows_a_tail_that_was_cut(
     assert _named() == [
         (
             "",
-            f"checkpoints_auditline {told[-1]['number']} is gone: it was told outside the database",
+            f"checkpoints_auditline {heads[-1]['number']} is gone: it was told"
+            " outside the database",
         )
     ]
 
@@ -229,11 +230,11 @@ def test_a_turn_that_breaks_off_between_two_lines_anchors_all_heads_or_none(
     runs.start("gated", {"claim_id": "D"}, key="D", by=people.starter)
     monkeypatch.setattr(anchors, "HEADS", 1)
     record = audit_log.record
-    told = list[str]()
+    heads = list[str]()
 
     def breaks(kind: str, **facts: Any) -> Any:
-        told.append(kind)
-        if len(told) == 2:
+        heads.append(kind)
+        if len(heads) == 2:
             raise OSError("gone")
         return record(kind, **facts)
 

@@ -1,5 +1,5 @@
-"""A worker loses its lease before each of its statements, and goes on as long as it
-likes: nothing of what it says to the database stays, but late results.
+"""A worker loses its lease before each of its statements, and continues: the database
+keeps nothing of what it then writes, except late results.
 """
 
 import itertools

@@ -1,5 +1,5 @@
-"""The image of deploy/Dockerfile. Its steps are followed in a folder of a test, and what
-comes of them runs as in a container: not as root, with nothing to write but its data.
+"""The image of deploy/Dockerfile. A test follows its steps in a folder, and runs the
+result as in a container: not as root, and with nothing writable but its data.
 """
 
 import os

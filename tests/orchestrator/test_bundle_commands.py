@@ -123,10 +123,10 @@ def test_a_key_that_is_none_is_said_to_be_none(
         call_command("verify_bundle", str(tmp_path / "b.jsonl"), f"--key={key}")
     with contextlib.suppress(SystemExit):
         assert verifier.main([str(tmp_path / "b.jsonl"), f"--key={key}"]) == 1
-    told = capsys.readouterr()
+    printed = capsys.readouterr()
     assert (
-        "64_HEXADECIMAL_DIGITS" in told.err
-        or told.out == "the public key must be 32 bytes\n"
+        "64_HEXADECIMAL_DIGITS" in printed.err
+        or printed.out == "the public key must be 32 bytes\n"
     )
 
 

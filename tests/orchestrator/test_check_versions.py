@@ -45,14 +45,14 @@ def test_the_deployment_of_the_documentation_goes_as_it_is_told(
     registry.replace(new["expense"])
     out = StringIO()
     call_command("check_versions", stdout=out)
-    told = (
+    shown_lines = (
         textwrap.dedent(SHOWN)
         .replace("{begun}", str(begun.id))
         .replace("{asked}", str(asked.id))
         .splitlines()
     )
-    assert told[0] == "$ python manage.py check_versions"
-    assert out.getvalue().splitlines() == told[1:]
+    assert shown_lines[0] == "$ python manage.py check_versions"
+    assert out.getvalue().splitlines() == shown_lines[1:]
     run_actions.sign(asked, run_actions.reviewer(people.reviewer), ["approve"])
     assert runs.advance(asked.id).status == Status.COMPLETED
     assert runs.advance(begun.id).status == Status.PAUSED

@@ -320,8 +320,8 @@ def test_the_command_finds_runs_by_an_indexed_fact(people: cast.People) -> None:
     runs.cancel(made[1].id, by=people.starter)
     out.truncate(out.seek(0))
     call_command("erase", reason="asked", **options)
-    told = [json.loads(line) for line in out.getvalue().splitlines()]
-    assert [one["run"] for one in told] == [str(made[0].id), str(made[1].id)]
+    reported = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [one["run"] for one in reported] == [str(made[0].id), str(made[1].id)]
     assert Run.objects.get(id=made[2].id).facts == {"Branch": "other"}
     assert "fact" not in erasures.marks_in(erasures.everything())
     with pytest.raises(CommandError, match="no run has the fact"):
@@ -456,8 +456,8 @@ def test_an_answer_that_is_kept_while_a_run_is_erased_says_afterwards_that_it_wa
     job = erasures.worked_until(
         retention.begin_erasure(run.id, by=people.steward), "checkpoints"
     )
-    told = olive.post("runs/", body, **{"Idempotency-Key": "late"})
-    assert "fact" in erasures.marks_in(told.content)
+    reported = olive.post("runs/", body, **{"Idempotency-Key": "late"})
+    assert "fact" in erasures.marks_in(reported.content)
     assert kinds.advance(job.id).error == ""
     assert erasures.marks_in(erasures.everything()) == set()
     assert (

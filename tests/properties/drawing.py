@@ -132,9 +132,9 @@ def counts(run: Run) -> dict[str, int]:
 
 
 def people(seed: int) -> Any:
-    """Whoever reviews: of what is open some requests, and of those each write, by the
-    dice and nothing else; or nobody, until a deadline comes. A run that failed with one
-    is resumed.
+    """Return a reviewer that picks some open requests at random, and decides each of
+    their writes at random. Or nobody decides, until a deadline comes. A run that failed
+    with a deadline is resumed.
     """
 
     def decide(run: Run, by: User) -> bool:

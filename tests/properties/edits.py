@@ -237,8 +237,8 @@ PAID = "y"
 
 
 def with_payment(specs: list[Spec], dice: Random) -> list[Spec]:
-    """The graph with a node more that comes behind a gate alone, or behind either of
-    two: there already, or made.
+    """Return the graph with a further node that comes only after a gate, or after
+    either of two gates. These exist already, or are added.
     """
     specs = copy.deepcopy(specs)
     for spec in specs:

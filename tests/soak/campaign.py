@@ -116,7 +116,7 @@ class Campaign:
         )
 
     def _trouble(self, chaos: Chaos, begun: float) -> None:
-        """Until there were supersteps enough, or the time is up."""
+        """Continue until there were enough supersteps, or the time is up."""
         due = begun + 5.0
         shown = begun
         while time.monotonic() - begun < self.options.seconds:

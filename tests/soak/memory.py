@@ -104,10 +104,10 @@ class Installation:
         self._cookies = [_cookie_of(person) for person in people]
         self._token = _token_of(people[0])
         self._asked: list[UUID] = []
-        """Runs that asked these people, who may see these alone."""
+        """Runs that asked these people, who can see no other runs."""
 
     def does(self, amount: Amount) -> None:
-        """Do so much, and wait until nothing is left to do."""
+        """Do this amount of work, and wait until it is finished."""
         # The last runs go while sockets look on.
         watched = min(amount.runs, RUNS_AT_ONCE)
         for first in range(0, amount.runs - watched, RUNS_AT_ONCE):
@@ -278,14 +278,14 @@ def _installation(folder: Path) -> Iterator[Installation]:
 
 
 def measure(folder: Path, amount: Amount) -> list[Growth]:
-    """Return how much an installation grows that does so much once it is warm."""
+    """Return how much a warm installation grows while it does this amount of work."""
     with _installation(folder) as installation:
         installation.does(WARM)
         processes = installation.processes()
         before = installation.megabytes()
         installation.does(amount)
         after = installation.megabytes()
-        # Of a process that was started anew the figures would say nothing.
+        # The figures would say nothing about a process that was restarted.
         assert installation.processes() == processes
     return [Growth(name, before[name], after[name]) for name in before]
 

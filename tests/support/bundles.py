@@ -37,8 +37,8 @@ PUBLIC = KEY.public_key().public_bytes_raw()
 
 
 def signed_run(folder: Path, people: cast.People, *, encrypted: bool = False) -> Run:
-    """A run of the watched graph that two signatures let go on to its end; one of them
-    changed the value.
+    """Return a completed run of the watched graph with two signatures, of which the
+    first changed the value.
     """
     run = graphs.started(folder, encrypted=encrypted)
     sign(run, reviewer(people.reviewer), [("edit", {"amount": "9"}), "approve"])
@@ -123,8 +123,8 @@ def within(seconds: float) -> Iterator[None]:
 
 
 def hashed_anew(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The lines of a plain run with hashes that fit what they say now, as a house could
-    make them.
+    """Return the lines of a plain run with hashes that fit their present content, as
+    another installation could make them.
     """
     events: dict[int, str] = {0: ""}
     points: dict[str, str] = {}

@@ -134,7 +134,7 @@ class Cluster(Command):
 
 @contextmanager
 def cluster(folder: Path, *words: str, **env: str) -> Iterator[Cluster]:
-    """A cluster that has shown itself; nothing of it is left afterwards."""
+    """Start a cluster and wait until it is ready. Nothing of it is left afterwards."""
     started = Cluster(*(words or ("worker",)), log=folder / f"{uuid4().hex}.log", **env)
     try:
         yield started.ready()

@@ -55,8 +55,10 @@ class LiveCommits:
 
 def _told_waits() -> int:
     log = Path(str(connection.settings_dict["HOST"])) / "log"
-    told = log.read_text(errors="replace") if connection.vendor == "postgresql" else ""
-    return told.count("still waiting for")
+    log_text = (
+        log.read_text(errors="replace") if connection.vendor == "postgresql" else ""
+    )
+    return log_text.count("still waiting for")
 
 
 @contextmanager

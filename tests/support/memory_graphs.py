@@ -68,7 +68,7 @@ def forget(key: str, namespace: str = "facts") -> Run:
 
 
 def let_memory_age(*, days: float) -> None:
-    """All that is remembered, as if it had been written so long ago."""
+    """Date everything that is remembered back by this many days."""
     at = timezone.now() - timedelta(days=days)
     for row in MemoryTrace.objects.all():
         row.save(

@@ -163,12 +163,12 @@ BROKEN = [
 
 
 class Full(FilePayloads):
-    """Files on a disk that is full while `full` says so: from the n-th put on that the
-    test counts.
+    """Files on a disk that is full while `full` says so, beginning with a put that the
+    test chooses.
     """
 
     left: int | None = None
-    """Puts that still succeed; None for as many as one likes."""
+    """Puts that still succeed; None for no limit."""
     away = False
 
     def put(self, name: str, data: bytes) -> bytes:

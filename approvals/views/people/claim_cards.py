@@ -188,7 +188,7 @@ def _show_unwritten(request: HttpRequest) -> None:
     """Show the comment of a hand-over that was refused, so that its text is not lost."""
     comment = request.POST.get("comment", "").strip()
     if comment:
-        messages.error(request, f"Your comment was not written: “{comment}”")
+        messages.error(request, f"Your comment was not saved: “{comment}”")
 
 
 def _holds_posted(request: HttpRequest, ref: str) -> bool:

@@ -211,7 +211,7 @@ def _numbers_within(value: Any, way: tuple[str, ...]) -> Iterator[tuple[str, str
 
 def _revoke(request: HttpRequest, standing_policy: UUID) -> str:
     reviews.revoke_standing_policy(standing_policy, by=request.user)
-    return "That is over: it signs nothing any more."
+    return "That is over: it can no longer sign."
 
 
 revoke = changes_rights(_revoke, leads_to="standing_policies")

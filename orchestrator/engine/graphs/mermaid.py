@@ -17,7 +17,7 @@ def to_mermaid(nodes: Iterable[Node], edges: Iterable[Edge]) -> str:
     """Return the flowchart, top down: shapes by effect, labels and outcomes on the edges,
     sends and gotos dotted.
     """
-    # Ids are made up, for a name may be a word of Mermaid's syntax, such as `end`.
+    # Ids are made up, because a name may be a word of Mermaid's syntax, such as `end`.
     ids = {START: "start_", END: "end_"}
     lines = ["flowchart TD", "    start_((START))", "    end_((END))"]
     for number, node in enumerate(nodes):

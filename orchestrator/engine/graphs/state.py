@@ -62,7 +62,7 @@ def _schema_from_pydantic(model: type[BaseModel]) -> dict[str, Any]:
 
 def holds_sets(schema: dict[str, Any]) -> bool:
     """Return whether a JSON Schema contains a set anywhere."""
-    # As text, for a set may stand at any depth; a quote within a text is escaped.
+    # As text, because a set may be at any depth; a quote within a text is escaped.
     return '"uniqueItems": true' in json.dumps(schema, default=str)
 
 

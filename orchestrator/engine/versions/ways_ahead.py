@@ -49,7 +49,7 @@ def read_edge(edge: str) -> EdgeWay:
     """Return the way that an edge's id stands for; one from nowhere to nowhere if the
     id cannot be read.
     """
-    # At its beginning only, for a label may itself look like an edge.
+    # Only at its beginning, because a label may itself look like an edge.
     match = _EDGE.match(edge)
     if match is None:
         return EdgeWay("", "", _NEEDS_CONSENT)

@@ -60,7 +60,7 @@ from orchestrator.views.made_once import (
     token_to_show,
 )
 
-CANNOT = "This checkpoint cannot be gone on from here"
+CANNOT = "You cannot go on from this checkpoint here"
 REFUSED_DRAFTS = (
     Erased,
     UnknownThing,
@@ -215,7 +215,7 @@ def _draft(request: HttpRequest, row: Checkpoint, posted: dict[str, str]) -> GoO
     if moved_from is not None:
         return draft_of(point, request.user, posted, how=how, moved_from=moved_from)
     draft = draft_of(point, request.user, {}, how=how)
-    text = "The checkpoint at which it was typed cannot be opened any more."
+    text = "The checkpoint at which it was typed can no longer be opened."
     draft.fallen.append(Problem("patch", text))
     return draft
 
@@ -316,10 +316,7 @@ def _act(
         # Before anything is confirmed, because a page that was posted twice does
         # nothing more.
         if draft.rewound_before(request.user, _seen_line(posted)):
-            text = (
-                "This run was rewound from this page already, once. "
-                "It was not done again."
-            )
+            text = "This page has already rewound the run. It was not rewound again."
             messages.info(request, text)
             return redirect("run", draft.run.id)
         requests = _open_requests(draft.run)
@@ -391,10 +388,7 @@ def _make_run(request: HttpRequest, draft: GoOnDraft, arguments: dict[str, Any])
     id = id_to_make(request)
     earlier = Run.objects.filter(id=id).first()
     if earlier is not None:
-        text = (
-            "This run was made already, once. "
-            "What you changed on the page since was not used."
-        )
+        text = "This run already exists. What you changed on the page since then was not used."
         messages.info(request, text)
         return earlier
     try:

@@ -108,7 +108,7 @@ def register(request: HttpRequest) -> HttpResponse:
 def rename(request: HttpRequest, key: int) -> HttpResponse:
     """Give a passkey another name."""
     passkeys.rename_key(request.user, key, request.POST.get("name", ""))
-    messages.success(request, "The passkey has another name now.")
+    messages.success(request, "The passkey was renamed.")
     return redirect("account")
 
 
@@ -117,5 +117,5 @@ def revoke(request: HttpRequest, key: int) -> HttpResponse:
     """Revoke a passkey for good, once the password is right."""
     require_password(request)
     passkeys.revoke_key(request.user, key)
-    messages.success(request, "The passkey is revoked: it signs nothing any more.")
+    messages.success(request, "The passkey is revoked: it can no longer sign.")
     return redirect("account")

@@ -66,5 +66,5 @@ class _ReopenPage(ActPage):
 
     def act(self) -> HttpResponse:
         reopen(self.target.id, by=self.request.user, reason=self.reason)
-        messages.success(self.request, "The review is asked anew.")
+        messages.success(self.request, "People are asked again.")
         return redirect("review", self.run.id)

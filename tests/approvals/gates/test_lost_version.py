@@ -219,7 +219,7 @@ def test_the_page_of_the_run_says_that_nobody_can_sign_and_what_breaks_it(
     run = asked()
     deployed(paying("2", Texts))
     html = browse(people.steward).get(reverse("run", args=[run.id])).content.decode()
-    assert "What it asks can be signed by nobody" in html
+    assert "Nobody can sign what it asks" in html
     assert "channel `total`: number became text" in html
     assert "approved or rejected as it is" not in html
 

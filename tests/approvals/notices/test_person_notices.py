@@ -303,7 +303,7 @@ def test_a_person_reads_marks_and_chooses_on_the_page(
     rita: User, run: Run, browse: Callable[[User], Browser]
 ) -> None:
     client = browse(rita)
-    assert "Nothing has happened yet" in client.get("/notices/").content.decode()
+    assert "Nothing yet" in client.get("/notices/").content.decode()
     passed_on()
     html = client.get("/notices/").content.decode()
     assert "A review was opened" in html

@@ -95,7 +95,7 @@ def test_a_call_is_skipped_where_its_gate_lets_people(
     run = advanced(paying(gate=call_gate(skip=True)))
     page = review(client, run)
     text = text_of(page)
-    assert "Skipped, it is not run and writes nothing" in text
+    assert "If it is skipped, it does not run and writes nothing" in text
     assert "If it is skipped" in text
     (slip,) = page.context["page"].slips
     posted = form_of(page) | {f"v-{slip.write}": "skip"}

@@ -208,7 +208,7 @@ def test_the_page_says_before_one_signs_that_four_eyes_exclude_him(
         .get(reverse("review", args=[guarded.id]))
         .content.decode()
     )
-    assert before.count("what you edit, somebody else must sign") == 3
+    assert before.count("somebody else must sign what you edit") == 3
     decide(guarded, people.reviewer, payout=LOWER)
     page = browse(people.reviewer).get(reverse("review", args=[guarded.id]))
     payout, letter, _ = page.context["page"].slips

@@ -133,21 +133,21 @@ def test_verification_compares_each_head_of_the_file_and_not_only_the_last(
 ) -> None:
     _lines(20)
     anchor_heads()
-    told = AuditHead.objects.get()
+    head = AuditHead.objects.get()
     before = AuditHead.objects.values().get()
     # The table as if lines had been numbered anew, with a head row that somebody could
     # put back, and told anew.
     _lines(3)
     anchor_heads()
     file.write_text(
-        json.dumps({"number": told.number, "hash": "f" * 64})
+        json.dumps({"number": head.number, "hash": "f" * 64})
         + "\n"
         + file.read_text().splitlines()[-1]
         + "\n"
     )
-    assert before["number"] == told.number
+    assert before["number"] == head.number
     assert [
-        f"checkpoints_auditline {told.number} is another line: it was told outside the database"
+        f"checkpoints_auditline {head.number} is another line: it was told outside the database"
     ] == all_reasons()
 
 
@@ -256,5 +256,5 @@ def test_the_end_of_a_long_file_is_found(file: Path) -> None:
         for n in range(1, 200)
     ]
     file.write_text("\n".join(lines) + "\n")
-    told = audit_chain.last_told_head()
-    assert told == audit_chain.ChainHead(199, f"{199:064}")
+    head = audit_chain.last_told_head()
+    assert head == audit_chain.ChainHead(199, f"{199:064}")

@@ -147,12 +147,14 @@ def test_behind_a_line_that_was_changed_there_is_a_new_one_that_says_so(
     facts: Any,
 ) -> None:
     [line] = _turn()
-    told = line.facts
-    forging.tamper(line, facts=told if facts == "same" else facts, actor_name="mallory")
+    key_facts = line.facts
+    forging.tamper(
+        line, facts=key_facts if facts == "same" else facts, actor_name="mallory"
+    )
     _, new = _turn()
     assert _said(new).endswith("; the line before this one does not verify")
     assert _said(new).startswith("found the same keys in use") == (facts == "same")
-    assert new.facts["keys"] == told["keys"]
+    assert new.facts["keys"] == key_facts["keys"]
     assert new.facts["unproven"] == line.id
     assert len(_turn()) == 2
 
@@ -167,13 +169,15 @@ def test_a_line_holds_no_secret_and_nothing_that_is_made_of_one_without_a_key(
         assert secret.hex() not in text
         assert secret.hex()[:16] not in text
     assert settings.SECRET_KEY not in text
-    told = line.facts["keys"]
+    key_facts = line.facts["keys"]
     assert {
-        len(one) for sort in ("signing", "encryption") for one in told[sort].values()
+        len(one)
+        for sort in ("signing", "encryption")
+        for one in key_facts[sort].values()
     } == {16}
     keys(SIGNING_KEYS={"s1": A}, ENCRYPTION_KEYS={"e1": A})
-    told = _turn()[-1].facts["keys"]
-    assert told["signing"]["s1"] != told["encryption"]["e1"], (
+    key_facts = _turn()[-1].facts["keys"]
+    assert key_facts["signing"]["s1"] != key_facts["encryption"]["e1"], (
         "nobody sees that two keys are the same"
     )
 

@@ -82,11 +82,11 @@ def test_an_imported_run_is_there_with_all_that_it_had_and_verifies(
     assert [decision.by_name for decision in Decision.objects.filter(run=run.id)] == [
         people.reviewer.get_username()
     ] * 2
-    told = imported.bundle_import
-    assert told.signer_name == "north"
-    assert told.signer == PUBLIC.hex()
-    assert told.origin_key == run.key
-    assert told.by == people.steward
+    bundle_import = imported.bundle_import
+    assert bundle_import.signer_name == "north"
+    assert bundle_import.signer == PUBLIC.hex()
+    assert bundle_import.origin_key == run.key
+    assert bundle_import.by == people.steward
     assert AuditLine.objects.get(kind="run_imported").run == run.id
 
 

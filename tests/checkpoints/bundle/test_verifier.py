@@ -389,8 +389,10 @@ def _erased(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
         )
         if names:
             body["row"] |= dict.fromkeys(names, TOMBSTONE)
-            told = dict.fromkeys(names, hashlib.sha256(TOMBSTONE.encode()).hexdigest())
-            body["erased"] = {"record": RECORD, "columns": told}
+            tombstone_hashes = dict.fromkeys(
+                names, hashlib.sha256(TOMBSTONE.encode()).hexdigest()
+            )
+            body["erased"] = {"record": RECORD, "columns": tombstone_hashes}
         if "base" in names:
             del body["binding"]
     events = [body for body in document if body["kind"] == "event"]

@@ -238,15 +238,15 @@ def test_the_record_keeps_of_each_row_the_seal_that_it_had(
         for model, row in rows(run)
     }
     retention.erase(run.id, by=people.steward)
-    told = ErasedRow.objects.filter(run=run.id)
+    erased_rows = ErasedRow.objects.filter(run=run.id)
     assert {
-        (one.table, one.row): (bytes(one.old_seal), one.old_key) for one in told
-    } == {name: before[name] for name in told.values_list("table", "row")}
+        (one.table, one.row): (bytes(one.old_seal), one.old_key) for one in erased_rows
+    } == {name: before[name] for name in erased_rows.values_list("table", "row")}
     now = {
         (model._meta.db_table, str(row.pk)): bytes(row.seal or b"")
         for model, row in rows(run)
     }
-    anew = [one for one in told if one.table != Run._meta.db_table]
+    anew = [one for one in erased_rows if one.table != Run._meta.db_table]
     assert {(one.table, one.row): bytes(one.new_seal) for one in anew} == {
         name: now[name] for name in ((one.table, one.row) for one in anew)
     }

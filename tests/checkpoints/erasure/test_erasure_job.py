@@ -245,21 +245,23 @@ def test_a_tombstone_that_no_record_tells_of_is_named(
 ) -> None:
     retention.erase(run.id, by=people.steward)
     other = a_full_run(tmp_path, people.reviewer)
-    told = ErasedRow.objects.filter(run=run.id, table=Checkpoint._meta.db_table).first()
-    assert told is not None
+    erased_row = ErasedRow.objects.filter(
+        run=run.id, table=Checkpoint._meta.db_table
+    ).first()
+    assert erased_row is not None
     row = Checkpoint.objects.get(run=other, seq=1)
     tamper(row, change=bytes(Checkpoint.objects.get(run=run, seq=1).change))
     assert any(str(row.id) in fault for fault in faults(other))
     digest = other_digest(row)
     ErasedRow.objects.create(
-        record=told.record,
+        record=erased_row.record,
         run=other.id,
-        table=told.table,
+        table=erased_row.table,
         row=str(row.id),
         contents={"change": digest},
-        at=told.at,
-        seal=told.seal,
-        seal_key=told.seal_key,
+        at=erased_row.at,
+        seal=erased_row.seal,
+        seal_key=erased_row.seal_key,
     )
     assert any(str(row.id) in fault for fault in faults(other)), (
         "a forged row of a record says nothing"

@@ -184,9 +184,9 @@ def _tell(
     print(
         f"removed {2 * len(ends)} checkpoints of {len(ends)} runs in {done - began:.1f} s"
     )
-    told = ", ".join(f"{rate:.0f}" for rate in rates)
+    listed_rates = ", ".join(f"{rate:.0f}" for rate in rates)
     print(
-        f"checkpoints a second, by tenths: {told}: last {rates[-1] / rates[0]:.2f} × first"
+        f"checkpoints a second, by tenths: {listed_rates}: last {rates[-1] / rates[0]:.2f} × first"
     )
     print(
         f"transactions: longest {max(took) * 1000:.1f} ms, 99 % within {late * 1000:.1f} ms"

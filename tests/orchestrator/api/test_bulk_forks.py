@@ -50,9 +50,10 @@ def test_a_bulk_fork_is_planned_begun_and_told_run_by_run(
     assert begun.json()["status"] == "queued"
     id = begun.json()["id"]
     kinds.advance(UUID(id))
-    told = olive.get(f"forks/{id}/").json()
+    reported = olive.get(f"forks/{id}/").json()
     assert {
-        name: told[name] for name in ("status", "total", "forked", "refused", "waiting")
+        name: reported[name]
+        for name in ("status", "total", "forked", "refused", "waiting")
     } == {
         "status": "done",
         "total": 3,
@@ -151,14 +152,14 @@ def test_what_is_answered_is_what_the_schema_says(
     post = schema["paths"]["/api/v1/forks/"]["post"]["responses"]
     id = olive.post("forks/", WANTED).json()["id"]
     kinds.advance(UUID(id))
-    told = [
+    reported = [
         (post["200"], olive.post("forks/", {**WANTED, "dry_run": True}).json()),
         (post["202"], olive.post("forks/", WANTED).json()),
     ]
     for path in ("forks/{fork}/", "forks/{fork}/results/"):
         said = schema["paths"][f"/api/v1/{path}"]["get"]["responses"]["200"]
-        told.append((said, olive.get(path.format(fork=id)).json()))
-    for said, body in told:
+        reported.append((said, olive.get(path.format(fork=id)).json()))
+    for said, body in reported:
         form = {
             **said["content"]["application/json"]["schema"],
             "components": schema["components"],

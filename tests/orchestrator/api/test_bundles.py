@@ -107,11 +107,11 @@ def test_a_steward_takes_a_bundle_in_once(sam: Client, ada: Client, run: Run) ->
     forgotten(run)
     answer = _sent(sam, data, name="../../etc/passwd")
     assert answer.status_code == 201, answer.content
-    told = answer.json()
-    assert told["id"] == str(run.id)
-    assert told["imported"] is True
-    assert told["imported_from"]["by"] == "stella"
-    assert told["imported_from"]["fault"] is None
+    imported_run = answer.json()
+    assert imported_run["id"] == str(run.id)
+    assert imported_run["imported"] is True
+    assert imported_run["imported_from"]["by"] == "stella"
+    assert imported_run["imported_from"]["fault"] is None
     assert _sent(sam, data).status_code == 200
     assert (
         sam.post(f"runs/{run.id}/cancel/", {"reason": "x"}).json()["code"]

@@ -1,5 +1,5 @@
-"""A heartbeat whose thread could not be had at once: the slice must not work on without
-one, nor may others.
+"""A heartbeat whose thread does not start at once: neither this slice nor another may
+work without a heartbeat.
 """
 
 import math

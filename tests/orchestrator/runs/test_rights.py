@@ -183,13 +183,14 @@ def test_every_verb_that_takes_a_person_has_its_right_in_the_table(verbs: Any) -
         TABLE.read_text().partition("## Rights in Python")[2].partition("\n## ")[0]
     )
     rows = [line for line in section.splitlines() if line.startswith("| `")]
-    told = {
+    documented = {
         verb.strip(" `").partition("(")[0]: row
         for row in rows
         for verb in row.split("|")[1].split(",")
     }
     assert {
-        verb: f"checkpoints.{RIGHTS[verb]}" in told.get(verb, "") for verb in RIGHTS
+        verb: f"checkpoints.{RIGHTS[verb]}" in documented.get(verb, "")
+        for verb in RIGHTS
     } == dict.fromkeys(RIGHTS, True)
 
 

@@ -86,4 +86,4 @@ def test_going_on_from_its_checkpoints_is_refused_in_words(
         client.post(f"/checkpoints/{run.head}/go-on/"),
     ):
         assert answer.status_code == 409
-        assert "cannot be gone on from here" in answer.content.decode()
+        assert "cannot go on from this checkpoint here" in answer.content.decode()

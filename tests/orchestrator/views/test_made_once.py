@@ -104,7 +104,7 @@ def test_a_page_that_rewound_a_run_and_is_fetched_again_and_posted_does_not_rewi
         )
     assert Run.objects.get(id=run.id).line == 2
     assert (
-        "was rewound from this page already"
+        "This page has already rewound the run"
         in client.get(f"/runs/{run.id}/").content.decode()
     )
     again = opened(client, go_on(run), how="rewind")

@@ -148,7 +148,7 @@ def test_callbacks_are_listed_apart_and_can_be_switched_off_but_not_removed(
     callback = Webhook.objects.get()
     html = html_of(stella.get("/webhooks/"))
     assert "The newest callbacks of approvals" in html
-    assert "No service hears" in html
+    assert "No service is notified" in html
     page = f"/webhooks/{callback.id}/"
     html = html_of(stella.get(page))
     assert f'href="/runs/{run.id}/"' in html
@@ -157,4 +157,4 @@ def test_callbacks_are_listed_apart_and_can_be_switched_off_but_not_removed(
     assert "Nothing was changed" in html_of(stella.post(page, form, follow=True))
     assert "Switch on" in html_of(stella.post(page, {"do": "off"}, follow=True))
     configure(CALLBACK_HOSTS=())
-    assert "do not allow this host" in html_of(stella.get(page))
+    assert "no longer allow this host" in html_of(stella.get(page))

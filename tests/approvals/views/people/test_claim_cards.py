@@ -81,7 +81,7 @@ def test_a_steward_hands_a_review_over_on_its_page(
     )
     html = unknown.content.decode()
     assert "there is no user zoe" in html
-    assert "Your comment was not written: “Ask &lt;Marta&gt;.”" in html
+    assert "Your comment was not saved: “Ask &lt;Marta&gt;.”" in html
 
 
 def test_an_exclusive_claim_takes_the_form_from_others(

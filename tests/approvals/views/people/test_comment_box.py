@@ -36,7 +36,7 @@ def test_a_person_comments_with_a_plain_form_and_others_read_it(
     named(people.reviewer, "Rita Rivers")
     html = page_of(browse, people.reviewer, run)
     assert "Nobody has commented on this yet." in html
-    assert "is no part of what" in html
+    assert "not part of what" in html
     post(browse, people.reviewer, run, text="Is this\r\nright?")
     html = page_of(browse, people.second_reviewer, run)
     assert "Rita Rivers" in html
@@ -119,7 +119,7 @@ def test_the_receipt_shows_what_was_said_to_who_sees_the_run(
     address = reverse("receipt", args=[Receipt.objects.get().id])
     html = browse(people.reviewer).get(address).content.decode()
     assert "Seen with Marta." in html
-    assert "no part of what was signed" in html
+    assert "not part of what was signed" in html
     people.reviewer.groups.clear()
     people.reviewer.user_permissions.clear()
     people.reviewer.username = "rea"

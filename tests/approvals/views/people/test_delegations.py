@@ -40,7 +40,7 @@ def test_a_person_lets_another_decide_and_ends_it_with_plain_forms(
     ben: User,
 ) -> None:
     page = browse(people.reviewer).get(reverse("account")).content.decode()
-    assert "Nobody decides in your place" in page
+    assert "Nobody decides for you" in page
     answer = post(browse, people.reviewer, to="ben", ends=in_a_day(), reason="Holiday")
     assert "ben decides in your place then." in answer.content.decode()
     delegation = Delegation.objects.get()

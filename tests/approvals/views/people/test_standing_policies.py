@@ -85,7 +85,7 @@ def test_a_reviewer_makes_one_beside_a_review_and_revokes_it(
     revoked = browse(rita).post(
         reverse("standing_policy_revoke", args=[made.id]), follow=True
     )
-    assert "it signs nothing any more" in revoked.content.decode()
+    assert "it can no longer sign" in revoked.content.decode()
     made.refresh_from_db()
     assert made.revoked_by == rita
 

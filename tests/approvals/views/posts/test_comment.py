@@ -78,7 +78,7 @@ def test_a_comment_after_the_session_has_ended_is_said_not_to_be_written(
     wrong = client.post(reverse("login"), {**sign_in, "password": "wrong"})
     for answer in (door, wrong):
         html = answer.content.decode()
-        assert "Your comment was not written" in html
+        assert "Your comment was not saved" in html
         assert "everything that you chose" not in html
         assert 'aria-label="Your comment"' in html
         assert ">\nSeen with Marta.</textarea>" in html

@@ -168,5 +168,5 @@ def test_a_patch_from_a_checkpoint_of_another_run_is_not_read(
         "0198c0de-0000-7000-8000-000000000000",
     ):
         html = client.post(url(run, 1), fields | {"moved": moved_from}).content.decode()
-        assert "cannot be opened any more" in html
+        assert "can no longer be opened" in html
         assert fields_of(html)["s-letter"] == ""

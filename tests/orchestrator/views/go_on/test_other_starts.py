@@ -67,7 +67,7 @@ def test_a_version_that_lacks_what_is_live_lists_what_changed_and_offers_what_ex
     answer = client.get(url(run, 2), {"how": "rewind"}, follow=True)
     text = words(answer)
     assert answer.status_code == 409
-    assert "cannot be gone on from here" in text
+    assert "cannot go on from this checkpoint here" in text
     assert "Version 1 of lacking is not here" in text
     breaking = (
         answer.content.decode()
@@ -135,7 +135,7 @@ def test_what_a_run_would_stop_at_stands_before_what_is_harmless(
     flow.version = "2"
     deployed(flow)
     text = words(client.get(url(run, 1), follow=True))
-    stopping, harmless = text.split("would stop at what changed")[1].split(
+    stopping, harmless = text.split("would stop at these changes")[1].split(
         "harmless change"
     )
     assert "gate of node `ask`: quorum 2 became 1" in stopping

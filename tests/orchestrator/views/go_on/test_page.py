@@ -71,10 +71,10 @@ def test_the_page_says_what_is_kept_what_runs_and_where_the_fork_would_stop(
     assert "first kept" in text
     assert "ask asks people" in text
     assert "pay stops before" in text
-    told = "May run, depending on what ask decides"
+    sentence = "May run, depending on what ask decides"
     assert text.count("May run") == 1
-    assert f"{told} External: pay stops before" in text
-    assert "refuse runs" in text.split(told)[1]
+    assert f"{sentence} External: pay stops before" in text
+    assert "refuse runs" in text.split(sentence)[1]
     assert "May these happen a second time? pay It happened already." in text
     assert "The input is frozen" in text
     assert "Diagnostics are written by the engine only" in text

@@ -40,7 +40,9 @@ def completed(client: Client, credential: Any) -> Any:
 
 def test_an_account_without_passkeys_says_so(people: People, browse: Browse) -> None:
     html = browse(people.reviewer).get(reverse("account")).content.decode()
-    assert "A gate that asks for a passkey cannot be signed by you." in html
+    assert (
+        "You have none, so you cannot sign at a gate that asks for a passkey." in html
+    )
 
 
 def test_a_passkey_is_registered_with_the_password(
