@@ -98,7 +98,7 @@ MOST = {
     },
     "postgresql": {
         "superstep": (53, 203, 407),
-        "signature": (28, 132, 546),
+        "signature": (28, 133, 547),
         "fork": (58, 241, 630),
     },
 }
