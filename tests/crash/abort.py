@@ -84,8 +84,8 @@ def _watching_what_is_sent(watch: Watch) -> Iterator[None]:
 
 
 def _sending(watch: Watch, send: Any) -> Any:
-    """Of a statement that does not wait for its answer: `after` it, it was carried out,
-    answered or not.
+    """Return a function that sends as `send` does, and that reports each statement to the
+    watch. `after` a statement it was carried out, whether its answer was read or not.
     """
 
     def sending(link: BaseDatabaseWrapper, content: Any) -> Any:
@@ -114,9 +114,9 @@ def _doing(watch: Watch, do: Any) -> Any:
 
 
 def _hang_up(cursor: Any) -> None:
-    """What the system does for a dead process. SQLite keeps the lock of a statement
-    whose cursor somebody still holds; a connection in a transaction is closed by
-    whoever rolls back.
+    """Close what the system closes for a dead process. SQLite keeps the lock of a
+    statement as long as its cursor is open. Whoever rolls back closes a connection that
+    is in a transaction.
     """
     cursor.close()
     if not cursor.db.in_atomic_block:
