@@ -2,13 +2,19 @@
 a backup away.
 """
 
+import re
 import subprocess
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from django.apps import apps
 from django.db import connection
+
+from checkpoints.core import codec
+
+BASE64 = re.compile(rb"[A-Za-z0-9+/]{4,}={0,2}")
 
 
 def of_database() -> bytes:
@@ -56,3 +62,24 @@ def payloads() -> Iterator[tuple[str, str, bytes]]:
             yield from (
                 (model.__name__, name, bytes(row[name] or b"")) for name in names
             )
+
+
+def unpacked_payloads() -> bytes:
+    """Return the contents of everything that is kept in a payload column."""
+    return b"".join(codec.unpack(data) for _, _, data in payloads() if data)
+
+
+def holds(word: str, content: bytes) -> bool:
+    """Return whether a word stands in these bytes, or in what a text in them says in
+    base64.
+    """
+    mark = word.encode()
+    return mark in content or any(mark in decoded for decoded in _decoded(content))
+
+
+def _decoded(content: bytes) -> Iterator[bytes]:
+    for text in BASE64.findall(content):
+        # Other letters may stand before a text in base64: it begins at one of four places.
+        for start in range(4):
+            length = (len(text) - start) // 4 * 4
+            yield b64decode(text[start : start + length])
