@@ -9,14 +9,14 @@ def violations(page: Any) -> list[str]:
     """Each broken rule with the element that breaks it."""
     from axe_playwright_python.sync_playwright import Axe
 
-    found = (
+    broken_rules = (
         Axe()
         .run(page, options={"runOnly": {"type": "tag", "values": RULES}})
         .response["violations"]
     )
     return [
         f"{rule['id']}: {node['target']} {node['failureSummary']}"
-        for rule in found
+        for rule in broken_rules
         for node in rule["nodes"]
     ]
 

@@ -64,10 +64,10 @@ def _named() -> list[tuple[str, str]]:
 
 def _rows(run: Run) -> list[Any]:
     """All rows of a run but its own, those that others point to last."""
-    found: list[Any] = [*Decision.objects.filter(run=run.id)]
+    rows: list[Any] = [*Decision.objects.filter(run=run.id)]
     for model in (Receipt, RunEvent, Checkpoint, PendingWrite):
-        found += model._base_manager.filter(run=run.id)
-    return found
+        rows += model._base_manager.filter(run=run.id)
+    return rows
 
 
 def _removed(run: Run) -> None:

@@ -180,9 +180,9 @@ def test_the_command_ends_with_1_and_names_rows_that_do_not_open(
     with pytest.raises(
         CommandError,
         match="1 rows do not open and stay as they are:\ncheckpoints_pendingwrite",
-    ) as one:
+    ) as ended:
         call_command("rotate_keys")
-    assert one.value.returncode == 1
+    assert ended.value.returncode == 1
     assert verify_run(completed.id)[0].table == "checkpoints_pendingwrite"
 
 

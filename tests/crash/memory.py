@@ -57,7 +57,9 @@ def propose(state: Any, ctx: Any) -> dict[str, Any]:
 
 def look(state: Any, ctx: Any) -> dict[str, Any]:
     """Says what is remembered in the end."""
-    found = {
+    traces = {
         key: ctx.memory.get(key, SPACE) for key in ("count", "old", "acted", "rule")
     }
-    return {"notes": [f"{key} {one and one.content}" for key, one in found.items()]}
+    return {
+        "notes": [f"{key} {trace and trace.content}" for key, trace in traces.items()]
+    }

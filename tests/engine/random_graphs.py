@@ -88,8 +88,8 @@ def _may_act_behind(spec: Spec, specs: list[Spec]) -> bool:
     reached: set[str] = set()
     pending = [spec]
     while pending:
-        one = pending.pop()
-        for name in {*_ways_of(one)} - {END, *reached}:
+        place = pending.pop()
+        for name in {*_ways_of(place)} - {END, *reached}:
             reached.add(name)
             pending.append(by_name[name])
     return any(by_name[name].call or not by_name[name].gated for name in reached)

@@ -340,7 +340,7 @@ class Model:
                     while self._holds(id):
                         error = self._take(id)
                         collected.append(((node, self._visit(node), 0), None, error))
-        return sorted(collected, key=lambda one: self.place(one[0]))
+        return sorted(collected, key=lambda entry: self.place(entry[0]))
 
     def place(self, task: tuple[str, int, int]) -> tuple[int, int, int]:
         return (self.order.index(task[0]), task[1], task[2])

@@ -44,7 +44,7 @@ def test_a_base_that_moved_and_moved_back_brings_an_approval_back() -> None:
         [None, None],
         [None, None],
     ]
-    (pay, _) = sorted(result.gates, key=lambda one: one.node != "pay")
+    (pay, _) = sorted(result.gates, key=lambda gate: gate.node != "pay")
     assert verdicts(pay) == [None, "approved"], (
         "the second answer was about the other write"
     )

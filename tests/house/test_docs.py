@@ -152,9 +152,9 @@ def test_every_command_that_a_page_shows_has_these_options(words: list[str]) -> 
 
 def test_every_test_that_the_documentation_names_exists() -> None:
     named = {
-        found
+        name_parts
         for page in PAGES
-        for found in re.findall(r"`(tests/[\w/.]+)(?:::(\w+))?", page.read_text())
+        for name_parts in re.findall(r"`(tests/[\w/.]+)(?:::(\w+))?", page.read_text())
     }
     assert named
     missing = [
@@ -188,14 +188,14 @@ def test_every_source_of_a_checkpoint_is_told() -> None:
 
 
 def test_no_page_names_a_place_on_somebodys_machine() -> None:
-    found = [
+    places = [
         f"{page.name}: {place}"
         for page in PAGES
         for place in re.findall(
             r"(?<![\w.-])/(?:work|root|home|tmp|Users|mnt)/[\w./-]*", page.read_text()
         )
     ]
-    assert found == []
+    assert places == []
 
 
 def _rows(heading: str) -> dict[str, str]:
@@ -242,11 +242,11 @@ def test_every_reducer_is_in_its_table_with_what_binds() -> None:
         if hasattr(engine, name)
     }
     known = {
-        name: one
-        for name, one in vars(engine).items()
-        if type(one).__name__ == "Reducer"
+        name: reducer
+        for name, reducer in vars(engine).items()
+        if type(reducer).__name__ == "Reducer"
     }
-    bound = {name: one.bound for name, one in known.items()} | {
+    bound = {name: reducer.bound for name, reducer in known.items()} | {
         "Custom": Custom(max, commutes=True).bound
     }
     assert facts == {name: "yes" if binds else "no" for name, binds in bound.items()}

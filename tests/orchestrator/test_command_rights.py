@@ -63,14 +63,14 @@ READS = {
 def with_by() -> list[str]:
     """The commands that take `--by`, as they are found."""
     names = [module.name for module in pkgutil.iter_modules(commands.__path__)]
-    made = {
+    by_name = {
         name: importlib.import_module(f"{commands.__name__}.{name}").Command()
         for name in names
     }
     return [
         name
-        for name, one in made.items()
-        if "--by" in one.create_parser("manage.py", name)._option_string_actions
+        for name, command in by_name.items()
+        if "--by" in command.create_parser("manage.py", name)._option_string_actions
     ]
 
 
@@ -156,7 +156,7 @@ def test_a_person_who_sees_nothing_learns_nothing(
     before = contents()
     for name in with_by():
         for words in (
-            one for one in (SEEN[name][0], READS.get(name)) if one is not None
+            line for line in (SEEN[name][0], READS.get(name)) if line is not None
         ):
             with pytest.raises(
                 CommandError,

@@ -131,7 +131,7 @@ def _open(run: Run, compiled: Compiled) -> list[ApprovalRequest]:
     """The requests that wait, in declared order."""
     rows = ApprovalRequest.objects.filter(run=run, status="open").select_related("run")
     return sorted(
-        rows, key=lambda one: (compiled.order[one.node], one.visit, one.index)
+        rows, key=lambda row: (compiled.order[row.node], row.visit, row.index)
     )
 
 
@@ -174,8 +174,8 @@ def _partitions(state: Any) -> bytes:
 
 def _remembered(played: Played) -> list[Any]:
     return sorted(
-        [one.namespace, one.key, one.version, one.content]
-        for one in played.memory.values()
+        [trace.namespace, trace.key, trace.version, trace.content]
+        for trace in played.memory.values()
     )
 
 

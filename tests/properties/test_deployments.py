@@ -112,12 +112,12 @@ def _deployed_under_runs(before: Source, dice: int, ann: User) -> list[str]:
     _deploy(new)
     said, waiting = _said(name)
     kept = [_Lived(run, before) for run in lived if run.status not in ENDS]
-    became = Counter(one.goes_on(source) for one in kept)
+    became = Counter(lived_run.goes_on(source) for lived_run in kept)
     assert became == said or _failed_migrations(became, said, waiting)
     for verdict in {*said, *became}:
         event(f"{verdict}, {source.migration and 'migration' or ''}")
-    for one in kept:
-        one.ends(people(dice), ann, old, new)
+    for lived_run in kept:
+        lived_run.ends(people(dice), ann, old, new)
     if set(names) == {"texts"}:
         assert set(said) <= {STAYS}
     return statuses
@@ -229,7 +229,7 @@ class _Lived:
             run=run, status__in=[RequestStatus.OPEN, RequestStatus.SETTLED]
         )
         self.has_lines_waiting = requests.exists() or any(
-            one["output"] for one in kept_results
+            result["output"] for result in kept_results
         )
 
     def _effects(self) -> dict[str, int]:

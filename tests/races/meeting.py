@@ -118,7 +118,8 @@ def _receipts_agree(run: Run) -> None:
     # A deadline signs nothing.
     signed = decided.filter(receipt__isnull=False)
     rows = {
-        (one.receipt_id, str(one.write), one.revision, one.verdict) for one in signed
+        (decision.receipt_id, str(decision.write), decision.revision, decision.verdict)
+        for decision in signed
     }
     facts = {
         (receipt.id, line["write"], line["revision"], line["verdict"])

@@ -266,8 +266,8 @@ def test_an_edit_that_is_signed_while_a_worker_looks_at_its_gate_is_no_tampering
 
         asked = [run_actions.request(run)]
         with connection.execute_wrapper(looked):
-            (found,) = request_state.load_states(asked, protection_of(run))
-        assert found.outcome in (None, "approved")
+            (state,) = request_state.load_states(asked, protection_of(run))
+        assert state.outcome in (None, "approved")
         if next(seen) <= moment:
             break
     assert moment >= 2, "the edit was never signed between two statements"

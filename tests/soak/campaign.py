@@ -168,9 +168,11 @@ class Campaign:
         with contextlib.ExitStack() as stack:
             yield {
                 role: _Helper(
-                    stack.enter_context(_process("tests.soak.people", role, *given))
+                    stack.enter_context(
+                        _process("tests.soak.people", role, *words_of_role)
+                    )
                 )
-                for role, given in words.items()
+                for role, words_of_role in words.items()
             }
 
     def _tell(self, chaos: Chaos, verdict: Verdict) -> None:

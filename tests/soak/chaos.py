@@ -236,12 +236,16 @@ def _row_of(target: Target) -> UUID | None:
     """The id under which a cluster leases."""
     below = children(target.main.pid)[:1]
     try:
-        found = (
+        requests = (
             Worker.objects.filter(pid=below[0], stopped_at=None).order_by("-started_at")
             if below
             else None
         )
-        return found.values_list("id", flat=True).first() if found is not None else None
+        return (
+            requests.values_list("id", flat=True).first()
+            if requests is not None
+            else None
+        )
     except Error:
         connection.close()
         return None

@@ -184,17 +184,17 @@ def _told_to_go_on(pause: float) -> Iterator[None]:
 
 def main(role: str, *words: str) -> None:
     """Act until the input ends. A lost database or a refusal is no reason to stop."""
-    one = ROLES[role](*words)
+    actor = ROLES[role](*words)
     for _ in _told_to_go_on(0.03):
         try:
-            one.act()
+            actor.act()
         except Error:
-            one.counted["database lost"] += 1
+            actor.counted["database lost"] += 1
             connection.close()
             time.sleep(0.2)
         except CountersignError as refused:
-            one.counted[f"refused {refused.code}"] += 1
-    print(json.dumps(one.counted), flush=True)
+            actor.counted[f"refused {refused.code}"] += 1
+    print(json.dumps(actor.counted), flush=True)
 
 
 if __name__ == "__main__":

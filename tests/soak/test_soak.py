@@ -88,9 +88,9 @@ def _findings(**changed: Any) -> Findings:
     return Findings(**{**good, **changed})
 
 
-def _counts(found: Findings) -> tuple[int, int, int]:
+def _counts(findings: Findings) -> tuple[int, int, int]:
     verdict = Verdict()
-    judging.judge("run", found, verdict)
+    judging.judge("run", findings, verdict)
     return len(verdict.lost), len(verdict.doubled), verdict.repeats
 
 

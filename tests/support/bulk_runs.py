@@ -87,13 +87,13 @@ def _events(
 ) -> Iterator[RunEvent]:
     end = LogEnd(0, "")
     for line, facts in lines:
-        told = (
+        payload = (
             {**facts, "checkpoint": str(ids[facts["checkpoint"]])}
             if "checkpoint" in facts
             else facts
         )
         new = NewEvent(
-            line.type, told, node=line.node, task=line.task, actor=line.actor
+            line.type, payload, node=line.node, task=line.task, actor=line.actor
         )
         [row], end = event_log.chain(
             run, end, [new], at=line.at, protection=sealed_rows.PLAIN

@@ -182,10 +182,12 @@ def send(pid: int, number: int) -> None:
 
 def children(pid: int) -> list[int]:
     """Of a process, oldest first, zombies not counted."""
-    found = [
-        one for one in _pids() if _stat(one)[1:2] == [str(pid)] and _stat(one)[0] != "Z"
+    pids = [
+        child
+        for child in _pids()
+        if _stat(child)[1:2] == [str(pid)] and _stat(child)[0] != "Z"
     ]
-    return sorted(found, key=lambda one: (_born(one), one))
+    return sorted(pids, key=lambda child: (_born(child), child))
 
 
 def _pids() -> list[int]:

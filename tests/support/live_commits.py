@@ -47,10 +47,10 @@ class LiveCommits:
         """The longest superstep, with its commit, between two moments of
         `time.monotonic`: seconds, and how many.
         """
-        found = [moment for moment in self.moments() if begin <= moment <= end]
+        moments = [moment for moment in self.moments() if begin <= moment <= end]
         return max(
-            (b - a for a, b in zip(found, found[1:], strict=False)), default=0.0
-        ), len(found)
+            (b - a for a, b in zip(moments, moments[1:], strict=False)), default=0.0
+        ), len(moments)
 
 
 def _told_waits() -> int:

@@ -172,11 +172,11 @@ def _meanwhile(monkeypatch: pytest.MonkeyPatch, act: Any) -> None:
     done = list[Any]()
 
     def looked(*arguments: Any) -> Any:
-        found = look(*arguments)
+        earlier = look(*arguments)
         if not done:
             done.append(act)
             act()
-        return found
+        return earlier
 
     monkeypatch.setattr(importer, "_imported_before", looked)
 
@@ -186,11 +186,11 @@ def test_two_concurrent_imports_of_one_bundle_both_return_the_run(
 ) -> None:
     data = foreign(run)
     _meanwhile(monkeypatch, lambda: loaded(data))
-    found, new = bundle.load_or_find(io.BytesIO(data))
-    assert found.id == run.id
+    imported, new = bundle.load_or_find(io.BytesIO(data))
+    assert imported.id == run.id
     assert new is False
     assert BundleImport.objects.count() == 1
-    assert verify_run(found.id) == []
+    assert verify_run(imported.id) == []
     assert AuditLine.objects.filter(kind="run_imported").count() == 1
     assert not AuditLine.objects.filter(kind="refused_import").exists()
 

@@ -233,13 +233,13 @@ def eventful(
 def test_some_rows_stay_under_every_policy(
     eventful: tuple[str, dict[str, bool], Run],
 ) -> None:
-    policy, found, _ = eventful
+    policy, facts_of_row, _ = eventful
     facts = {
         row: cell == "stays"
         for (row, column), cell in ALWAYS.items()
         if column == policy
     }
-    assert found == facts
+    assert facts_of_row == facts
 
 
 @pytest.mark.django_db(transaction=True)

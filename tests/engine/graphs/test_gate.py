@@ -604,8 +604,8 @@ def test_a_label_is_a_template_over_the_value() -> None:
     )
     proposal = [WriteValue("payout", {"amount": "1900", "payee": "Marta"}, None)]
     proposal.append(WriteValue("count", 3, None))
-    found = present(gate, node="n", input={}, state={}, writes=proposal)
-    assert [write["label"] for write in found["writes"]] == [
+    request = present(gate, node="n", input={}, state={}, writes=proposal)
+    assert [write["label"] for write in request["writes"]] == [
         "Pay 1,900.00 to Marta",
         "Count to 3",
     ]
@@ -613,7 +613,7 @@ def test_a_label_is_a_template_over_the_value() -> None:
         "payout",
         "count",
     ]
-    shown = found["writes"][0]
+    shown = request["writes"][0]
     edited = present_edit(
         gate,
         "payout",

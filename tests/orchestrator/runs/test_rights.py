@@ -170,8 +170,8 @@ def _takes_person(module: ModuleType) -> set[str]:
         if inspect.isfunction(getattr(module, name))
     }
     return {
-        f"{name}.{one}"
-        for one, function in functions.items()
+        f"{name}.{verb}"
+        for verb, function in functions.items()
         if "by" in inspect.signature(function).parameters
     }
 

@@ -64,7 +64,8 @@ def by_nested(state: Transfer) -> list[str]:
 
 
 READERS = {
-    one.__name__: one for one in (by_attribute, by_getattr, by_dump, by_generator)
+    chooser.__name__: chooser
+    for chooser in (by_attribute, by_getattr, by_dump, by_generator)
 }
 
 

@@ -62,7 +62,7 @@ def test_the_settings_of_this_project_are_taken(settings):
 
 
 def test_a_queue_for_other_tasks_is_not_touched_and_not_used(settings):
-    settings.Q_CLUSTER = given = {
+    settings.Q_CLUSTER = configuration = {
         "name": "theirs",
         "orm": "default",
         "workers": 9,
@@ -74,7 +74,7 @@ def test_a_queue_for_other_tasks_is_not_touched_and_not_used(settings):
     assert Conf.WORKERS == 3
     assert Conf.BROKER_CLASS == BROKER
     assert Conf.PREFIX == "countersign"
-    assert given == {
+    assert configuration == {
         "name": "theirs",
         "orm": "default",
         "workers": 9,

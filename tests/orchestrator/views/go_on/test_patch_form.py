@@ -21,13 +21,13 @@ from tests.support.patch_points import point
 
 def typed(form: Any) -> dict[str, str]:
     """What a browser sends of the form where nobody types."""
-    found = {"mode": "form", "base": form.base} | {
+    fields = {"mode": "form", "base": form.base} | {
         f"d-{name}": "1" for name in form.drawn
     }
     for control in form.drawn.values():
-        for one in control.walk():
-            found |= sent_of(one)
-    return found
+        for inner in control.walk():
+            fields |= sent_of(inner)
+    return fields
 
 
 def sent_of(control: Any) -> dict[str, str]:
