@@ -1,4 +1,4 @@
-"""Claims, by which one person takes a request."""
+"""Claims: a person takes a request, so that nobody else signs it meanwhile."""
 
 from django.conf import settings
 from django.db import models

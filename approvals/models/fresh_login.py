@@ -1,4 +1,4 @@
-"""Log-ins by which people confirm an act."""
+"""Log-ins with which people confirm an act."""
 
 from django.conf import settings
 from django.db import models
@@ -7,8 +7,8 @@ from checkpoints.core.ids import uuid7
 
 
 class FreshLogin(models.Model):
-    """A log-in at the provider of a company by which a person confirms one act, in the
-    session that began it, within minutes.
+    """A log-in at the provider of a company with which a person confirms one act, in
+    the session that began it, within minutes.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

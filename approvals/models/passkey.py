@@ -9,8 +9,8 @@ from checkpoints.models.fields import Sealed
 
 class Passkey(Sealed):
     """A key of a person's authenticator, with which they sign what gates ask for. The
-    row is sealed, so that nobody puts a key of their own into the database, or brings
-    back one that was revoked.
+    row is sealed, so that nobody adds a key in the database, or brings back one that
+    was revoked.
     """
 
     IDENTITY = ("credential",)

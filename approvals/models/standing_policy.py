@@ -1,4 +1,4 @@
-"""Standing policies, by which a gate signs within limits."""
+"""Standing policies, with which a gate signs within limits."""
 
 from django.conf import settings
 from django.db import models
@@ -9,9 +9,9 @@ from checkpoints.models.fields import Sealed
 
 
 class StandingPolicy(Sealed):
-    """A person lets a gate sign by itself what is within their limits, until a day and a
-    number of times. It signs as itself, by their right. Sealed, so that no row put into
-    the database signs anything.
+    """A policy with which a person allows a gate to sign by itself what is within their
+    limits, until a day and a number of times. It signs in its own name, by their right.
+    Sealed, so that no row put into the database signs anything.
     """
 
     IDENTITY = ("id",)

@@ -6,10 +6,10 @@ from approvals.models.request import ApprovalRequest
 
 
 class RequestViewer(models.Model):
-    """A principal in whose list of all requests this one stands, because a request of its
-    run names them, or the person who started the run; or the run itself, for those who
-    were named when it had named many. Rows are never changed, so that these lists cost a
-    decision nothing.
+    """A principal whose list of all requests has this one, because a request of its run
+    names them, or because they started the run. Instead of a principal it may name the
+    run, for those who were named when it had already named many. Rows are never
+    changed, so that these lists cost a decision nothing.
 
     Rights are judged by the run, whatever stands here: see `approvals.visible_requests`.
     The rows are made by triggers: see `approvals.list_columns`.

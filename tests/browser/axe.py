@@ -22,6 +22,6 @@ def violations(page: Any) -> list[str]:
 
 
 def sideways(page: Any, width: int) -> list[str]:
-    """Says so where the page is wider than its window."""
+    """Say so where the page is wider than its window."""
     wide = page.evaluate("document.documentElement.scrollWidth") > width
     return ["the page scrolls sideways"] if wide else []

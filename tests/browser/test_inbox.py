@@ -19,7 +19,7 @@ Browse = Callable[..., Page]
 
 
 def counts(page: Any) -> tuple[str, str]:
-    """What the bar and the tab's title say."""
+    """Return what the bar and the tab's title say."""
     return page.inner_text(".nav [data-waiting]"), page.title().partition(" ")[0]
 
 

@@ -121,8 +121,8 @@ def test_opening_a_copied_url_in_another_browser_shows_the_same_tab_comparison_a
     page = window.page
 
     def same(selector: str) -> str:
-        """What stands there in both browsers once the other has opened the address of
-        the first.
+        """Return what stands there in both browsers once the other has opened the
+        address of the first.
         """
         other.page.goto(page.url)
         # The age of a run that still goes on is that of the moment at which a page was

@@ -26,7 +26,7 @@ BEFORE = (None, {}, "something") if os.environ.get("COUNTERSIGN_LOOKS") else (No
 
 
 def picture(window: Page, html: str) -> bytes:
-    """What a card looks like, as pixels."""
+    """Return what a card looks like, as pixels."""
     window.page.evaluate(
         "html => { document.body.innerHTML = `<main class='page'><article"
         " class='slip'><div class='stub'></div>"

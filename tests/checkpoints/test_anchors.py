@@ -193,7 +193,7 @@ def test_a_turn_reads_what_moved_and_no_other_run(paused: Run) -> None:
 
 
 def _fill(rows: int) -> None:
-    """So many lines of other runs beside."""
+    """Add this many lines of other runs."""
     columns = "run_id, seq, type, at, node, task, actor, payload, hash, seal_key"
     zero = (
         "'00000000-0000-0000-0000-000000000001'"

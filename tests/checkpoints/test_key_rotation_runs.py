@@ -280,7 +280,7 @@ def test_whoever_reads_while_the_bytes_elsewhere_are_rotated_finds_them(
 
 
 def _rotated_at_the_next_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever reads bytes next has read their row before a rotation."""
+    """Rotate the keys at the next fetch of bytes, after their row was read."""
     fetch = payloads.get_payload
 
     def after_a_rotation(*place: Any) -> bytes:

@@ -461,7 +461,7 @@ reporting = _graph("c_reporting")
 
 @reporting.node()
 def reports(state: Notes, ctx: Any) -> dict[str, Any]:
-    """Its first report is a heartbeat, at once."""
+    """Report at once: the first report is a heartbeat."""
     ctx.report(1, 2, "half")
     time.sleep(0.05)
     return {"notes": ["reported"]}
@@ -481,7 +481,7 @@ def remember(state: Notes, ctx: Any) -> dict[str, Any]:
 
 @remembering.node(effect="read")
 def recall(state: Notes, ctx: Any) -> dict[str, Any]:
-    """Reads what landed, and changes it again."""
+    """Read what landed, and changes it again."""
     known = ctx.memory.get("sky", "sweep")
     ctx.memory.put("sky", f"{known.content}, again", "sweep")
     ctx.memory.delete("sea", "sweep")
@@ -495,7 +495,7 @@ unknown = _graph("c_unknown")
 
 @unknown.node(effect="external")
 def post(state: Notes, ctx: Any) -> dict[str, Any]:
-    """It acts, and nobody hears that it did."""
+    """Act, and lose the answer."""
     outside(ctx, "posted")
     raise TimeoutError("no answer")
 

@@ -95,8 +95,8 @@ def test_a_removal_that_is_aborted_anywhere_comes_to_the_same_end() -> None:
 
 
 def bundles_named(graph: str) -> set[str]:
-    """What the log of each run, and the audit log of one that is gone, name of the
-    archive.
+    """Return what the log of each run, and the audit log of one that is gone, name of
+    the archive.
     """
     lines = RunEvent.objects.filter(run__graph=graph, type="history_removed")
     gone = AuditLine.objects.filter(kind="run_removed", graph=graph)

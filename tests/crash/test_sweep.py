@@ -48,8 +48,8 @@ def test_a_run_that_is_aborted_at_any_statement_or_commit_comes_to_the_same_end(
 
 
 def _sweep(scenario: Scenario, by: User, folder: Path) -> tuple[int, int]:
-    """How many moments the uncrashed run has, and at how many a crash was tried, until
-    one fell behind the end.
+    """Return how many moments the uncrashed run has, and at how many a crash was tried,
+    until one fell behind the end.
     """
     scenarios.live(
         scenario, by=by, folder=folder, trouble=Points()

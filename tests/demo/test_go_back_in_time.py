@@ -39,7 +39,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the reader is: with the patch of the page in a file."""
+    """Return where the reader is: with the patch of the page in a file."""
     (patch,) = blocks(PAGE, "json")
     (tmp_path / "account.json").write_text(patch)
     (tmp_path / "wrong.json").write_text('{"scratch": {"payout": {"payee": 7}}}')

@@ -13,7 +13,7 @@ from tests.engine.small import rounds
 
 
 def played(example: waiting.Example) -> tuple[Played, list[Request]]:
-    """How it went, and the requests that the decider was shown."""
+    """Return how it went, and the requests that the decider was shown."""
     graph, decide = example
     requests: list[Request] = []
 

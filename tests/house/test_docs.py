@@ -199,8 +199,8 @@ def test_no_page_names_a_place_on_somebodys_machine() -> None:
 
 
 def _rows(heading: str) -> dict[str, str]:
-    """Of the table of docs/graphs.md that begins so: each name in the first column ->
-    its row.
+    """Return the rows of the table in docs/graphs.md with this heading, by each name in
+    their first column.
     """
     (table,) = re.findall(
         rf"^\| {re.escape(heading)}.*(?:\n\|.*)*", GRAPHS, re.MULTILINE

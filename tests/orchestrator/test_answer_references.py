@@ -39,7 +39,7 @@ def asked(client: Client, key: str, what: str = "cancel") -> Any:
 
 @pytest.fixture
 def olive(people: cast.People, configure: Any) -> Client:
-    """Somebody who starts runs of the graph `secret_claim`, whose answers are
+    """A person who starts runs of the graph `secret_claim`, whose answers are
     encrypted.
     """
     configure(**secret_claim.keys())

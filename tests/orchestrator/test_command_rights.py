@@ -82,7 +82,7 @@ def run(people: cast.People) -> Run:
 
 @pytest.fixture
 def watcher(db: None) -> User:
-    """Sees every run, and may do nothing."""
+    """See every run, and may do nothing."""
     return _with_rights("walter", "view_run")
 
 
@@ -110,7 +110,7 @@ def _call(name: str, *words: str) -> str:
 
 @pytest.fixture
 def folder(run: Run, tmp_path: Path, settings: Any) -> Path:
-    """Where the files of the commands are, with a bundle of the run."""
+    """Return where the files of the commands are, with a bundle of the run."""
     settings.MEDIA_ROOT = tmp_path / "files"
     bundle.export(run.id, tmp_path / "bundle")
     return tmp_path

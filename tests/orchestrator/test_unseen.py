@@ -71,7 +71,7 @@ def _standing_policy(request: ApprovalRequest, by: Any) -> StandingPolicy:
 
 @pytest.fixture
 def there(run: Run, people: People) -> dict[str, str]:
-    """Things that nobody but their people may see."""
+    """The ids of things that only their people may see."""
     request = ApprovalRequest.objects.get(run=run)
     sign(run, people.reviewer, ["approve"] * len(pending(run)))
     ends = timezone.now() + timedelta(days=1)
@@ -168,8 +168,8 @@ def test_what_one_may_not_see_is_answered_like_what_is_not_there(
 
 
 def _plain(answer: Any, things: dict[str, str]) -> str:
-    """What an answer says, without the names of the things that were asked for and what
-    is made anew each time.
+    """Return what an answer says, without the names of the things that were asked for
+    and what is made anew each time.
     """
     text = answer.content.decode()
     for value in things.values():

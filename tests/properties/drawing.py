@@ -126,7 +126,7 @@ def _counting(node: Any) -> Any:
 
 
 def counts(run: Run) -> dict[str, int]:
-    """What atomic nodes left in the database: task -> how often."""
+    """Return what atomic nodes left in the database: task -> how often."""
     mine = ClaimCase.objects.filter(claim_id__startswith=f"{run.id.hex[:24]}/")
     return {one.claim_id.partition("/")[2]: one.changes for one in mine}
 

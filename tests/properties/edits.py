@@ -318,7 +318,7 @@ def channel(source: Source, dice: Random) -> None:
 
 
 def meaning(source: Source, dice: Random) -> None:
-    """What lines of the log mean changes, and their type does not."""
+    """Change what lines of the log mean, but not their type."""
     source.version = "2"
     source.migration = _marking
     source.marks = True

@@ -108,8 +108,8 @@ class Gated:
         self.applied = set(applied.values_list("id", flat=True))
 
     def passed(self) -> list[str]:
-        """What the run has done since that its version would have asked about before;
-        empty: nothing.
+        """Return what the run has done since that its version would have asked about
+        before; empty: nothing.
         """
         rows = Checkpoint.objects.filter(
             run=self.run.id, seq__gt=self.seq, source__in=("superstep", "failure")
@@ -158,8 +158,8 @@ class Gated:
         waiting: Iterable[str],
         said: dict[str, int] | None = None,
     ) -> set[str]:
-        """What comes from there: by ways that what was said at their gates allows, or
-        whatever would be said (None).
+        """Return what comes from there: by ways that what was said at their gates
+        allows, or whatever would be said (None).
         """
         ways = [
             way

@@ -131,8 +131,8 @@ def _deploy(*versions: Graph) -> None:
 
 
 def _said(name: str) -> tuple[Counter[str], int]:
-    """How many runs each verdict is of, and of how many values wait that a migration
-    may misread.
+    """Return how many runs each verdict is of, and of how many values wait that a
+    migration may misread.
     """
     collected = Counter[str]()
     waiting = 0
@@ -183,7 +183,7 @@ def _signed(run: Run, ann: User, dice: int) -> None:
 
 
 def _further(run: Run, ann: User, dice: int) -> None:
-    """It rested, was signed and went on."""
+    """Sign what the resting run asks, and work on it."""
     _signed(run, ann, dice)
     runs.advance(run.id)
 
@@ -310,8 +310,8 @@ class _Lived:
         return WARNED if facts["warnings"] else GOES_ON
 
     def ends(self, decide: Any, ann: User, old: Graph, new: Graph) -> None:
-        """It comes to an end as a run does, on the new version or, where that cannot
-        take it, on its own.
+        """Bring the run to its end, on the new version or, where that cannot take it,
+        on its own.
         """
         run = runs.get(self.run.id)
         if run.status == Status.INCOMPATIBLE:

@@ -68,8 +68,8 @@ class State(BaseModel):
 
 
 def writes(n: int, *, grow: int) -> dict[str, Any]:
-    """What the loop's step writes in its n-th visit: something of every kind, and
-    nothing to some channels at times.
+    """Return what the loop's step writes in its n-th visit: something of every kind,
+    and nothing to some channels at times.
     """
     every = {
         "n": n,

@@ -241,7 +241,7 @@ class Case:
 
 
 def sent(text: str) -> str:
-    """As part of an address."""
+    """Return a text as a part of an address."""
     return quote_from_bytes(text.encode("utf-8", "surrogatepass"), safe="")
 
 
@@ -606,7 +606,9 @@ GOOD: dict[str, dict[str, Any]] = {
 
 
 def _tried(case: Case, site: dict[str, Any]) -> str | None:
-    """What is wrong with the answer, if anything. Whatever the request did is undone."""
+    """Return what is wrong with the answer, if anything. Whatever the request did is
+    undone.
+    """
     path = case.route.path(case.arguments)
     writes = []
     client = Client(raise_request_exception=False)

@@ -227,8 +227,8 @@ def test_a_decision_that_meets_the_workers_pause_is_applied(
 
 
 def _sign_near_the_pause(run: Run, by: User, chance: random.Random) -> None:
-    """When the last node of the branch beside the gate is about to run: its commit is
-    the one that pauses.
+    """Sign when the last node of the branch beside the gate is about to run: its commit
+    pauses the run.
     """
     until(
         lambda: Run.objects.filter(id=run.id, superstep__gte=5).exists(),

@@ -64,7 +64,9 @@ class Campaign:
     seconds: float = 0.0
 
     def run(self) -> int:
-        """Everything. Gives the exit code: 0 where nothing was lost, doubled or stuck."""
+        """Run the whole soak. Returns the exit code: 0 if nothing was lost, doubled or
+        stuck.
+        """
         people.reviewer()
         with self._service(), self._people() as helpers:
             chaos = self._chaos()

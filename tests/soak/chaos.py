@@ -252,6 +252,6 @@ def _row_of(target: Target) -> UUID | None:
 
 
 def percentile(values: list[float], share: float) -> float:
-    """Of these values, 0 where there are none."""
+    """Return a percentile of these values, 0 if there are none."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0

@@ -127,7 +127,7 @@ def _by_run(
 
 
 def findings_of(run: Run, calls: Calls) -> Findings:
-    """Everything about one ended run."""
+    """Return all findings about one ended run."""
     decided: dict[Any, list[Any]] = {}
     for decision in Decision.objects.filter(run=run.id).order_by(
         "revision", "event_seq"

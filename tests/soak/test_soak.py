@@ -74,7 +74,7 @@ def test_a_soak_without_the_guard_of_the_journal_finds_what_is_doubled_and_fails
 
 
 def _findings(**changed: Any) -> Findings:
-    """What a good run leaves, with something changed."""
+    """Return what a good run leaves, with something changed."""
     keys = [f"k{n}" for n in range(graphs.ROUNDS)]
     good = {
         "notes": graphs.expected(),

@@ -75,13 +75,13 @@ class Old:
         )
 
     def call(self, *words: str) -> str:
-        """What a Python program prints."""
+        """Return what a Python program prints."""
         done = commands.run(sys.executable, *words, **self.environment)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
     def rows(self, sql: str, *params: Any) -> list[Any]:
-        """By SQL of no version of ours."""
+        """Return rows by plain SQL, which depends on no version of ours."""
         with closing(sqlite3.connect(self.file)) as raw:
             return raw.execute(sql, params).fetchall()
 

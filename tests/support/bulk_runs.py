@@ -22,7 +22,7 @@ BATCH = 200
 
 
 def cloned(template: Run, count: int) -> None:
-    """So many runs like this one, which ended: each with its own ids, keys, log and
+    """Make this many copies of an ended run, each with its own ids, keys, log and
     seals.
     """
     rows = list(Checkpoint.objects.filter(run=template.id).order_by("seq"))
@@ -102,7 +102,7 @@ def _events(
 
 
 def bare(template: Run, count: int, *, graph: str) -> None:
-    """So many rows of runs with their checkpoints, copied inside PostgreSQL: for
+    """Make this many rows of runs with their checkpoints, copied inside PostgreSQL: for
     counting only.
     """
     run = Run._meta.db_table

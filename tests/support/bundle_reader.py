@@ -151,7 +151,9 @@ class _Progress:
                 raise Wrong(1)
 
     def behind(self, part: str, number: int, hash_: str, seen: int) -> tuple[int, str]:
-        """Behind which row a chain goes on, stretches that were removed passed over."""
+        """Return the number and hash of the row after which a chain continues, past
+        stretches that were removed.
+        """
         for first, last, before, after in sorted(self.manifest["removed"][part]):
             if (first, before) == (number + 1, hash_) and last < seen:
                 number = last
@@ -199,8 +201,8 @@ def _erased(body: dict[str, Any]) -> set[str]:
 
 
 def _covered(progress: _Progress, body: dict[str, Any]) -> bool:
-    """Whether the manifest names the erasure of a row, and what stands there now is
-    what the note says.
+    """Return whether the manifest names the erasure of a row, and what stands there now
+    is what the note says.
     """
     if not _erased(body):
         return True
@@ -324,7 +326,9 @@ def _receipt(progress: _Progress, body: dict[str, Any]) -> bool:
 def _confirmed(
     progress: _Progress, body: dict[str, Any], seen: list[dict[str, Any]]
 ) -> bool:
-    """Whether a passkey signed a decision where it must have. Its keys are of P-256 here."""
+    """Return whether a passkey signed a decision where it must have. Its keys are of
+    P-256 here.
+    """
     row = body["row"]
     signed = progress.receipts.get(row["receipt"], {}).get("assertion")
     if row["confirmed_by"] != "passkey":
@@ -432,7 +436,7 @@ def _note_veto(progress: _Progress, row: dict[str, Any]) -> None:
 
 
 def _is_late_enough(progress: _Progress, row: dict[str, Any], staged_at: str) -> bool:
-    """Whether a policy signed only after the window of what it signed."""
+    """Return whether a policy signed only after the window of what it signed."""
     window = progress.requests[row["request"]].get("auto_after")
     is_of_policy = row["by_name"].startswith(("the policy of ", "policy "))
     if row["verdict"] != "approve" or not window or row["receipt"] or not is_of_policy:
@@ -442,7 +446,7 @@ def _is_late_enough(progress: _Progress, row: dict[str, Any], staged_at: str) ->
 
 
 def _is_unanswered(revision: dict[str, Any]) -> bool:
-    """Whether this revision of a question has no answer, where that can be read."""
+    """Return whether this revision of a question has no answer, where that can be read."""
     try:
         question = json.loads(revision["shown"]).get("ask", {})
     except (ValueError, AttributeError):

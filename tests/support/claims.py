@@ -186,7 +186,7 @@ def in_two_steps(
 
 
 def _behind(graph: Graph) -> None:
-    """What follows the gate."""
+    """Add the nodes that follow the gate."""
 
     @graph.node(effect="external", idempotent=True)
     def pay(state: State, ctx: Any) -> Any:

@@ -112,7 +112,7 @@ def _files() -> list[Path]:
 
 
 def unpacked(data: bytes) -> bytes:
-    """What a payload's bytes hold; themselves where they are not packed."""
+    """Return what a payload's bytes hold; themselves where they are not packed."""
     try:
         return codec.unpack(data)
     except (ValueError, zstandard.ZstdError):

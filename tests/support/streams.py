@@ -62,7 +62,7 @@ class Stream:
         return [line["id"] for line in lines if line is not None]
 
     async def body(self) -> Any:
-        """What a refusal says."""
+        """Return what a refusal says."""
         text = b""
         while True:
             part = await self.communicator.receive_output(timeout=15)

@@ -19,7 +19,7 @@ from tests.support.run_actions import pending, sign
 
 @pytest.fixture
 def ada(people: People) -> Client:
-    """Reads the whole log."""
+    """A person who reads the whole log."""
     return Client(people.auditor)
 
 

@@ -49,7 +49,7 @@ VALUE = {
 
 
 def posted_from(root: controls.Control) -> dict[str, Any]:
-    """What a browser would post of the form as it is drawn."""
+    """Return what a browser would post of the form as it is drawn."""
     drawn = [
         control
         for control in root.walk()

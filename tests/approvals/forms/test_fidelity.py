@@ -95,7 +95,7 @@ VALUES = st.builds(
 
 
 def posted(root: controls.Control) -> dict[str, str]:
-    """What a browser posts of the form as it is drawn."""
+    """Return what a browser posts of the form as it is drawn."""
     collected = {}
     for control in root.walk():
         if control.switch:

@@ -35,8 +35,8 @@ def two_steps(db: None) -> Iterator[None]:
 
 @pytest.fixture
 def following(two_steps: None, people: People, browse: Browse) -> Following:
-    """What the page says after these choices; `amount` is what the edit of the payout
-    says, `before` what somebody else signed before.
+    """Return what the page says after these choices; `amount` is what the edit of the
+    payout says, `before` what somebody else signed before.
     """
 
     def after(

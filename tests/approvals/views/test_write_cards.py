@@ -36,7 +36,7 @@ def browse() -> Callable[[User], Client]:
 
 
 def graph_of(now: Any, proposed: Any, **gate: Any) -> Graph:
-    """Sets the channel to `now`, then proposes."""
+    """Set the channel to `now`, then proposes."""
     graph = Graph("cards", input=claims.Claim, state=claims.Anything)
 
     @graph.node()

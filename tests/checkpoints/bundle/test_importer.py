@@ -165,9 +165,7 @@ def test_the_same_bundle_again_gives_the_same_run_and_another_of_it_is_a_conflic
 
 
 def _meanwhile(monkeypatch: pytest.MonkeyPatch, act: Any) -> None:
-    """Somebody does something between the look at what is here and the first row that
-    is written.
-    """
+    """Do `act` between the look at what is here and the first row that is written."""
     look = importer._imported_before
     done = list[Any]()
 
@@ -271,7 +269,7 @@ def test_a_decision_that_nobody_was_needed_for_names_no_write_of_ours(
 
 
 def _bad(data: bytes) -> dict[str, bytes]:
-    """What a house that is not careful, or not honest, may send."""
+    """Return what a house that is not careful, or not honest, may send."""
     bodies = lines_of(data)
     stranger = Ed25519PrivateKey.generate()
 

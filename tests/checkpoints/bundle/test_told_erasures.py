@@ -26,7 +26,7 @@ PATHS = [None, ["payout.memo", "input.person"]]
 
 @pytest.fixture
 def make(people: cast.People, configure: Any) -> Any:
-    """Makes a whole story, encrypted or not, of which these paths, or all, were erased."""
+    """Make a whole story, encrypted or not, of which these paths, or all, were erased."""
 
     def made(paths: list[str] | None, *, encrypted: bool) -> Run:
         trusted = {"TRUSTED_KEYS": {"another": bundles.PUBLIC.hex()}}

@@ -121,7 +121,7 @@ def test_lines_cut_out_doubled_or_in_another_order_are_named(large: bytes) -> No
 
 
 def _falsified(large: bytes) -> Iterator[tuple[str, int, Any]]:
-    """What a house could tell that is not so: (what, line, change of that line)."""
+    """Yield what a house could tell that is not so: (what, line, change of that line)."""
     bodies = lines_of(large)
 
     def at(kind: str, column: str, value: Any, number: int = 0) -> tuple[str, int, Any]:

@@ -68,7 +68,7 @@ def test_the_tables_have_every_policy_and_every_setting() -> None:
 
 
 def _words(*, ahead: bool, own: set[int], tried: set[int]) -> str:
-    """What the page says of these findings."""
+    """Return what the page says of these findings."""
     if own and own != tried:
         assert own == {number for number in tried if number % N == 0}
     content = ["ahead"] if ahead else []

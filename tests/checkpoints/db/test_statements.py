@@ -67,7 +67,7 @@ def _intents(*tasks: Task) -> list[Intent]:
 
 
 def _worked(run: Run) -> tuple[int, int]:
-    """How many statements a slice takes, and how many of them write intents."""
+    """Return how many statements a slice takes, and how many of them write intents."""
     claim = leases.claim_one(run.id)
     assert claim is not None
     with CaptureQueriesContext(connection) as seen:

@@ -57,8 +57,8 @@ def cut_at(number: int) -> Iterator[None]:
 
 
 def erased_until(number: int, run: Run, people: cast.People) -> bool:
-    """Whether an erasure ended before its statement of this number. Either way all that
-    is there is sound.
+    """Return whether an erasure ended before its statement of this number. Either way
+    all that is there is sound.
     """
     Job.objects.filter(status=JobStatus.RUNNING).update(
         lease_until=timezone.now() - timedelta(seconds=1)

@@ -204,7 +204,7 @@ without what they have in common.
 
 
 def times_kept(word: str) -> int:
-    """How often the database holds a word, or its end."""
+    """Return how often the database holds a word, or its end."""
     return dump.of_database().count(word[2:].encode())
 
 
@@ -246,7 +246,7 @@ def test_words_that_were_overwritten_or_forgotten_go_from_the_index_and_the_othe
 
 
 def indexed(word: str) -> int:
-    """How often the blocks of the index hold a word, or its end."""
+    """Return how often the blocks of the index hold a word, or its end."""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT block FROM {search.INDEX}_data")
         return sum(

@@ -31,7 +31,7 @@ def olga(client: Client, people: cast.People) -> Client:
 
 
 def _pages(run: Run) -> list[str]:
-    """Where the state of a run is shown."""
+    """Return where the state of a run is shown."""
     tabs = [
         f"/runs/{run.id}/?tab={tab}"
         for tab in ("changed", "state", "writes", "results", "events")

@@ -44,7 +44,7 @@ RULES: list[dict[str, Any]] = [
 
 @pytest.fixture
 def many() -> int:
-    """So many runs of three checkpoints each."""
+    """Make this many runs of three checkpoints each."""
     template = short_run("counted")
     if connection.vendor == "postgresql":
         bare(template, COUNTED, graph="counted")

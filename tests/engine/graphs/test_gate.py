@@ -343,7 +343,9 @@ def two_gates(channel: str, gate: Gate = ASK) -> Any:
 
 
 def counting(graph: Any) -> list[tuple[str, Any]]:
-    """Who was asked, and what the channel held then, while everything is approved."""
+    """Return who was asked, and what the channel held then, while everything is
+    approved.
+    """
     calls = []
 
     def decide(request: Any) -> Any:

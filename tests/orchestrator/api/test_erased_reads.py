@@ -74,7 +74,7 @@ def faults_in(value: Any) -> Iterator[Any]:
 
 
 def of_all_roles(people: cast.People) -> User:
-    """Somebody who may read everything about a run that rita signed."""
+    """A person who may read everything about a run that rita signed."""
     people.reviewer.groups.add(
         *people.auditor.groups.all(), *people.steward.groups.all()
     )

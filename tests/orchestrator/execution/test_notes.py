@@ -354,7 +354,9 @@ def bundled(run: Any) -> list[dict[str, Any]]:
 
 
 def verdict(bodies: list[dict[str, Any]]) -> str:
-    """Why the contents of these lines do not fit each other; empty where they do."""
+    """Return why the contents of these lines do not fit each other; empty where they
+    do.
+    """
     contents = Contents()
     try:
         for number, body in enumerate(bodies, 1):

@@ -315,7 +315,9 @@ class _NoRoom:
 
 @contextmanager
 def _no_room() -> Iterator[_NoRoom]:
-    """Whatever connection is made: a wrapper of one connection would be gone with it."""
+    """Refuse to save on every connection: a wrapper of a single connection would be
+    gone with it.
+    """
     room = _NoRoom()
     connection.execute_wrappers.append(room)
     try:

@@ -91,12 +91,12 @@ def test_an_incompatible_run_goes_on_where_its_graph_is_registered_again() -> No
 
 
 def _gone() -> None:
-    """This process has no graph at all."""
+    """Leave this process without any graph."""
     registry.clear()
 
 
 def _older() -> None:
-    """This process has the graph as it was before, and somebody has seen that."""
+    """Give this process the older graph, and let it be noted."""
     registered(_graph("a"))
 
 

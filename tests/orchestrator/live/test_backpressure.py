@@ -67,7 +67,7 @@ def sent(file: Path) -> int:
 
 
 def stands(file: Path) -> int:
-    """How many parts were sent once no more come for a while."""
+    """Return how many parts were sent once no more come for a while."""
     before = -1
     while (now := sent(file)) != before or not now:
         before = now

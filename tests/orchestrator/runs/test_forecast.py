@@ -451,7 +451,7 @@ def test_beside_many_runs_that_ended_it_reads_those_under_way() -> None:
 
 
 def called(*options: str) -> tuple[str, int]:
-    """What the command prints, and its exit code."""
+    """Return what the command prints, and its exit code."""
     out = StringIO()
     try:
         call_command("check_versions", *options, stdout=out)

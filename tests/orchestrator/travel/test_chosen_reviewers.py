@@ -124,7 +124,7 @@ def fork(at: Any, patch: dict[str, Any] | None, by: Any) -> Run:
 
 
 def asked(run: Run) -> list[str]:
-    """Whom the open requests of a run ask."""
+    """Return whom the open requests of a run ask."""
     rows = ApprovalRequest.objects.filter(run=run, status="open")
     return sorted({name for row in rows for name in row.policy["reviewers"]})
 

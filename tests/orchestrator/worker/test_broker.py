@@ -129,7 +129,9 @@ def test_a_lost_database_is_survived(broker, monkeypatch):
 
 
 def _break_connections(broker):
-    """What a restart of PostgreSQL leaves behind; on SQLite nothing can break that way."""
+    """Break the connections, as a restart of PostgreSQL does; on SQLite nothing can
+    break that way.
+    """
     if connection.vendor == "postgresql":
         broker._listener._link.connection.close()
 

@@ -23,7 +23,7 @@ from orchestrator.worker.configuration import (
 
 @pytest.fixture(autouse=True)
 def conf_of_django_q(monkeypatch):
-    """What `configure` sets is undone."""
+    """Undo afterwards what `configure` sets."""
     for name, value in list(vars(Conf).items()):
         if name.isupper():
             monkeypatch.setattr(Conf, name, value)

@@ -28,7 +28,7 @@ def begun(version: str, number: int) -> list[Run]:
 
 
 def asked(*waiting: Run) -> list[Run]:
-    """These runs, where workers have brought them to their gate."""
+    """Wait until workers have brought these runs to their gate, and return them."""
     until(
         lambda: {status(run) for run in waiting} == {Status.PAUSED},
         seconds=20,
@@ -45,8 +45,8 @@ def signed(people: cast.People, *asked_now: Run) -> None:
 
 
 def outcomes(*ended_runs: Run) -> list[tuple[str, str, list[str], int]]:
-    """By run: what was proposed, the version that it ended on, with whose code, and how
-    often its version changed.
+    """Return for each run what was proposed, the version that it ended on, with whose
+    code, and how often its version changed.
     """
     return [_outcome(runs.get(run.id)) for run in ended_runs]
 

@@ -24,7 +24,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def facts(broker):
-    """What a worker process does that is told of one run: call it when others are due."""
+    """Return what a worker process does that is told of one run: call it when others
+    are due.
+    """
     first = slow()
     (claim,) = handed_out(broker)
     assert str(first.id) == claim.id
