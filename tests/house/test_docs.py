@@ -25,6 +25,9 @@ from tests.house.commands import ROOT
 DOCS = sorted((ROOT / "docs").glob("**/*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS]
 GRAPHS = (ROOT / "docs" / "graphs.md").read_text()
+MOST_WORDS = 30
+MOST_LONG_SENTENCES = 52
+"""Most of them are cells of tables that list codes or figures."""
 
 RUN_ELSEWHERE = {
     "README.md": "tests/house/test_readme.py",
@@ -113,6 +116,28 @@ def test_every_page_is_listed_in_the_index() -> None:
         if page != index and f"({_path(page, index)})" not in index.read_text():
             missing.append(page.name)
     assert missing == []
+
+
+def _sentences(text: str) -> list[str]:
+    """Return the sentences of a page; cells of tables and items of lists end one."""
+    text = re.sub(r"`[^`\n]*`|\]\([^)]*\)", "x", _without_blocks(text))
+    parts = re.split(r"\n\s*\n|\||\n\s*(?:[-*]|\d+\.|#+) ", text)
+    return [
+        sentence
+        for part in parts
+        for sentence in re.split(r"(?<=[.!?])[\"”)*]*\s+(?=\W*[A-Zx])", part)
+    ]
+
+
+def test_sentences_are_short() -> None:
+    """The changelog is left out: its older entries stay as they were published."""
+    long_sentences = [
+        f"{page.name}: {' '.join(sentence.split())}"
+        for page in (ROOT / "README.md", *DOCS)
+        for sentence in _sentences(page.read_text())
+        if len(sentence.split()) >= MOST_WORDS
+    ]
+    assert len(long_sentences) <= MOST_LONG_SENTENCES, "\n".join(long_sentences)
 
 
 def _path(page: Path, index: Path) -> str:
