@@ -146,7 +146,7 @@ class Walk:
 
 @contextmanager
 def walked(*, forget_at: str = "") -> Iterator[Walk]:
-    """What is called meanwhile in this thread."""
+    """Yield what is called meanwhile in this thread."""
     walk = Walk(forget_at)
     sys.setprofile(walk.note)
     try:
@@ -181,7 +181,7 @@ class SuperstepCounts:
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[SharedState]:
-    """What worker processes share, without a cluster."""
+    """Yield what worker processes share, without a cluster."""
     state = SharedState(1)
     monkeypatch.setattr(shared_state, "_installed", state)
     yield state
@@ -463,7 +463,9 @@ def ticking(name: str) -> Graph:
 
 
 def ticking_beside(name: str, *, writes: int, requests: int) -> Graph:
-    """Beside the branch so many requests wait, each with so many writes."""
+    """Return a graph in which, beside the branch, this many requests wait, each with
+    this many writes.
+    """
     flow = ticking(name)
 
     @flow.node(sends=["ask"])
