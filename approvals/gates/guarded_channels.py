@@ -119,7 +119,9 @@ def guard_of_each(
 
 
 def _guard_of_each(
-    writers: "_Writers", compiled: Compiled, names: list[str]
+    writers: "_Writers",
+    compiled: Compiled,
+    names: list[str],
 ) -> dict[str, str]:
     before, after = writers
     if not _gated_nodes(compiled):
@@ -233,7 +235,10 @@ def _records_of(stretches: Sequence[Stretch]) -> _Records:
     return records
 
 
-def _writers(stretches: Sequence[Stretch], records: _Records) -> _Writers:
+def _writers(
+    stretches: Sequence[Stretch],
+    records: _Records,
+) -> _Writers:
     writes_by_line: dict[tuple[UUID, int], list[GatedWrite]] = defaultdict(list)
     for run, line, write in _gated_writes(records):
         writes_by_line[run, line].append(write)
@@ -259,18 +264,21 @@ def _gated_writes(records: _Records) -> Iterator[tuple[UUID, int, GatedWrite]]:
     nobody was needed, each with its run and line.
     """
     passed: dict[tuple[Any, ...], tuple[int, str]] = {}
-    for run, line, node, visit, index, seq, gate in records["settled"]:
+    for *task, seq, gate in records["settled"]:
         # What a patch set was signed at the gate that its request names; older requests
         # name none.
-        gate_node = gate or node
+        gate_node = gate or task[-1]
         if gate_node != PATCH:
-            passed[run, line, node, visit, index] = (seq or 0, gate_node)
-    for run, line, node, visit, index, channel in records["settled_writes"]:
-        if (run, line, node, visit, index) in passed:
-            seq, gate_node = passed[run, line, node, visit, index]
-            yield run, line, (seq, channel, gate_node)
-    for run, line, seq, channel, task in records["waived"]:
-        yield run, line, (seq, channel, Task.parse(task).node)
+            passed[tuple(task)] = (seq or 0, gate_node)
+    for *task, channel in records["settled_writes"]:
+        if tuple(task) not in passed:
+            continue
+        run, line, *_ = task
+        seq, gate_node = passed[tuple(task)]
+        yield run, line, (seq, channel, gate_node)
+    for run, line, seq, channel, waived in records["waived"]:
+        node = Task.parse(waived).node
+        yield run, line, (seq, channel, node)
 
 
 def _on_lines(places: Sequence[Any]) -> Q:
@@ -281,7 +289,7 @@ def _on_lines(places: Sequence[Any]) -> Q:
     return on_lines
 
 
-_TASK = ("run", "line", "node", "visit", "index")
+_TASK = ("run", "line", "visit", "index", "node")
 
 
 def _query_of_settled(*places: Any) -> "QuerySet[Any, Any]":
