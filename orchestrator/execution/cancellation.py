@@ -17,7 +17,6 @@ from django.utils import timezone
 
 from approvals.gates.withdrawal import who_asked, withdraw_requests
 from checkpoints.audit import lines as audit_log
-from checkpoints.core import work_sums
 from checkpoints.core.status import ENDS, Status
 from checkpoints.db import query_cache
 from checkpoints.event_log import NewEvent
