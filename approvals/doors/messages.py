@@ -60,6 +60,8 @@ ANSWERED = (RequestStatus.SETTLED, RequestStatus.APPLIED)
 KEPT_DAYS = 7
 LONGEST_KEY = 200
 REMOVED_AT_ONCE = 1000
+NAMED_IN_LINE = 20
+"""The most removed messages that a line of the audit log names."""
 ERASED = "erased"
 REASONS = {
     "door_closed": "the door is switched off, or its time is over",
@@ -173,7 +175,7 @@ def _remove_oldest() -> int:
     """Remove a batch of old messages, and return how many."""
     old = DoorMessage.objects.filter(at__lt=db_in(-KEPT_DAYS * 86_400)).order_by("at")
     # Without their bodies. One that is being delivered is left to the next turn.
-    columns = old.only("door", "message_id", "key", "status").order_by("at")
+    columns = old.only("door", "message_id", "key", "status")
     locked = columns.select_for_update(skip_locked=True)
     batch = list(locked[:REMOVED_AT_ONCE])
     undelivered: dict[UUID, list[DoorMessage]] = {}
@@ -188,7 +190,10 @@ def _remove_oldest() -> int:
             graph=door.graph,
             door=door.slug,
             count=len(rows),
-            first=[{"message": row.message_id, "key": row.key} for row in rows[:20]],
+            first=[
+                {"message": row.message_id, "key": row.key}
+                for row in rows[:NAMED_IN_LINE]
+            ],
         )
     DoorMessage.objects.filter(id__in=[message.id for message in batch]).delete()
     return len(batch)
