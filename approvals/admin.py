@@ -245,7 +245,7 @@ class PasskeyAdmin(ReadOnlyRows):
         return super().changelist_view(request, {**(extra_context or {}), **extra})
 
 
-class ActForm(forms.Form):
+class RefusableForm(forms.Form):
     """A form whose act may still be refused."""
 
     def refuse(self, error: CountersignError) -> None:
@@ -254,7 +254,7 @@ class ActForm(forms.Form):
         self.add_error(field if field in self.fields else None, f"{error.message}.")
 
 
-class DoorForm(ActForm):
+class DoorForm(RefusableForm):
     """The form of a new door."""
 
     slug = forms.CharField(label="Name, as it stands in the address")
@@ -283,7 +283,7 @@ class DoorForm(ActForm):
         return account
 
 
-class SecretForm(ActForm):
+class SecretForm(RefusableForm):
     """The next secret of a door."""
 
     secret = DoorForm.base_fields["secret"]

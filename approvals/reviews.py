@@ -8,7 +8,7 @@ transaction. `approvals.signing` does the arithmetic; this module holds the tran
 
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from datetime import datetime
 from functools import cache, partial
@@ -367,17 +367,10 @@ def _lock_requests(
     require_count(run.id, count, run.decisions, exactly=True)
 
     tasks = {record[:4] for record in records}
-    # Each list on its own also meets tasks that nobody named.
-    lines = query_cache.padded({line for line, *_ in tasks})
-    nodes = query_cache.padded({node for _, node, _, _ in tasks})
-    visits = query_cache.padded({visit for *_, visit, _ in tasks})
-    query = _query_at_visits(len(lines), len(nodes))
-    candidates = query_cache.select_locked(
-        ApprovalRequest, query, run.id, *lines, *nodes, *visits
-    )
     by_line: dict[int, list[ApprovalRequest]] = {}
     # When several requests asked about the same writes, the last one counts. Their ids
     # come from the clocks of several hosts.
+    candidates = _lock_candidates(run.id, tasks)
     for request in sorted(candidates, key=attrgetter("line", "ordinal")):
         if (request.line, request.node, request.visit, request.index) in tasks:
             by_line.setdefault(request.line, []).append(request)
@@ -390,6 +383,21 @@ def _lock_requests(
                 requests_by_write[row.write] = state
     beside = _Beside(moment_of_kept(moment), bool(has_drafts), bool(has_claims))
     return requests_by_write, beside
+
+
+def _lock_candidates(
+    run: UUID, tasks: Collection[tuple[int, str, int, int]]
+) -> list[ApprovalRequest]:
+    """Lock the requests of these tasks (line, node, visit, index), in order of id, and
+    some more: each list of the query on its own also meets tasks that nobody named.
+    """
+    lines = query_cache.padded({line for line, *_ in tasks})
+    nodes = query_cache.padded({node for _, node, _, _ in tasks})
+    visits = query_cache.padded({visit for *_, visit, _ in tasks})
+    query = _query_at_visits(len(lines), len(nodes))
+    return query_cache.select_locked(
+        ApprovalRequest, query, run, *lines, *nodes, *visits
+    )
 
 
 def _query_of_writes(run: UUID, *writes: UUID) -> "QuerySet[Any, Any]":

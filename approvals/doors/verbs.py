@@ -186,10 +186,10 @@ def _require_question(graph: Any, node: Any) -> None:
     # Runs of an older version may still come to a node that the newest one lacks.
     versions = [compiled for compiled in registry.all() if compiled.name == graph]
     asking = {
-        asked.name
+        gated.name
         for version in versions
-        for asked in version.nodes.values()
-        if asked.gated and asked.effect == HUMAN
+        for gated in version.nodes.values()
+        if gated.gated and gated.effect == HUMAN
     }
     if node not in asking:
         words = f"graph {graph} asks nobody at {node}; the nodes that ask are"
