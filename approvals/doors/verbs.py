@@ -186,10 +186,10 @@ def _require_question(graph: Any, node: Any) -> None:
     # Runs of an older version may still come to a node that the newest one lacks.
     versions = [compiled for compiled in registry.all() if compiled.name == graph]
     asking = {
-        gated.name
+        candidate.name
         for version in versions
-        for gated in version.nodes.values()
-        if gated.gated and gated.effect == HUMAN
+        for candidate in version.nodes.values()
+        if candidate.gated and candidate.effect == HUMAN
     }
     if node not in asking:
         words = f"graph {graph} asks nobody at {node}; the nodes that ask are"
