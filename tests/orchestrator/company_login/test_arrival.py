@@ -84,6 +84,8 @@ def test_a_fresh_log_in_of_another_person_confirms_nothing(
     answer = sign_in("ravi", reviewer, begin=AGAIN)
     assert answer.status_code == 403
     assert "somebody else" in answer.content.decode()
+    # Nor does it make an account.
+    assert User.objects.get() == User.objects.get(username="rita")
     run = advanced(gated(confirm="password"))
     assert sign(reviewer, run).status_code == 403
 
