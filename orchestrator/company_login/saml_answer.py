@@ -22,6 +22,25 @@ UNSTABLE = (
     OneLogin_Saml2_Constants.NAMEID_EMAIL_ADDRESS,
 )
 """Formats of a NameID that is another one each time, or that others may have had."""
+STRONG = frozenset(
+    {
+        *(
+            f"http://www.w3.org/2001/04/xmldsig-more#{key}-sha{bits}"
+            for key in ("rsa", "ecdsa")
+            for bits in (256, 384, 512)
+        ),
+        *(
+            f"http://www.w3.org/2007/05/xmldsig-more#sha{bits}-rsa-MGF1"
+            for bits in (256, 384, 512)
+        ),
+        OneLogin_Saml2_Constants.SHA256,
+        OneLogin_Saml2_Constants.SHA384,
+        OneLogin_Saml2_Constants.SHA512,
+    }
+)
+"""Algorithms that may sign an assertion, and those of its digest. python3-saml refuses
+SHA-1 with RSA and DSA alone, and takes MD5.
+"""
 TOO_MANY_GROUPS = "http://schemas.microsoft.com/claims/groups.link"
 """The attribute in which Entra ID says that a person is in more groups than it sends."""
 ALIASES = {
@@ -84,8 +103,10 @@ class CompanyAnswer(OneLogin_Saml2_Response):
 
     def claims(self, recipient: str) -> dict[str, Any]:
         """Return the claims of a valid answer. Raises `UnverifiedAnswer` where the
-        assertion leaves out for whom it is, or which request it answers.
+        assertion leaves out for whom it is, or which request it answers, or is signed by
+        a weak algorithm.
         """
+        self._refuse_weak_signature()
         # Without any, python3-saml takes it for an answer to everybody.
         if not self.get_audiences():
             raise UnverifiedAnswer("it names no audience")
@@ -100,6 +121,14 @@ class CompanyAnswer(OneLogin_Saml2_Response):
             "nonce": self._answered_request(recipient),
             "auth_time": self._asked_at(),
         }
+
+    def _refuse_weak_signature(self) -> None:
+        """Raise `UnverifiedAnswer` for an algorithm that is not among the strong ones."""
+        for name in ("SignatureMethod", "DigestMethod"):
+            for method in self._query_assertion(f"/ds:Signature//ds:{name}"):
+                algorithm = method.get("Algorithm", "")
+                if algorithm not in STRONG:
+                    raise UnverifiedAnswer(f"it is signed by {algorithm}")
 
     def _answered_request(self, recipient: str) -> str:
         """Return the id of the request. That of the message itself is not signed."""

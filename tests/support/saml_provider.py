@@ -35,11 +35,12 @@ class SamlCompany:
     """The people of a company and their groups, at a provider with a key of its own."""
 
     folder: Path
+    key: Any = field(default_factory=lambda: rsa.generate_private_key(65537, 2048))
     sign_in_url: str = "https://login.example.org/saml/sign-in"
     people: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        key = self.key
         self.key_file.write_bytes(
             key.private_bytes(
                 Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()

@@ -22,10 +22,12 @@ pytest.importorskip("onelogin", reason="the extra saml is not installed")
 pytest.importorskip("saml2", reason="the extra test is not installed")
 
 from allauth.socialaccount.models import SocialAccount
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from lxml import etree
 from onelogin.saml2.utils import OneLogin_Saml2_Utils
 from saml2.saml import NAMEID_FORMAT_EMAILADDRESS, NAMEID_FORMAT_TRANSIENT
 from saml2.xmldsig import DIGEST_SHA1, SIG_RSA_SHA1
+from xmlsec import Key, KeyFormat, SignatureContext, Transform, template, tree
 
 from tests.support.saml_provider import ISSUER, MISSING, XMLSEC, SamlCompany
 
@@ -35,12 +37,20 @@ SAML = "urn:oasis:names:tc:SAML:2.0:assertion"
 PROTOCOL = "urn:oasis:names:tc:SAML:2.0:protocol"
 SIGNATURE = "{http://www.w3.org/2000/09/xmldsig#}Signature"
 AGAIN = "/login/company/again/"
+RSA = rsa.generate_private_key(65537, 2048)
+CURVE = ec.generate_private_key(ec.SECP256R1())
 SignIn = Callable[..., Any]
 
 
 @pytest.fixture
-def company(tmp_path: Path, settings: Any, db: None) -> SamlCompany:
-    company = SamlCompany(tmp_path)
+def key() -> Any:
+    """The key of the provider, which a test may replace."""
+    return RSA
+
+
+@pytest.fixture
+def company(tmp_path: Path, settings: Any, db: None, key: Any) -> SamlCompany:
+    company = SamlCompany(tmp_path, key)
     settings.COUNTERSIGN = company.settings()
     company.set_person("s-1", "acme-reviewers")
     return company
@@ -219,17 +229,28 @@ def test_an_answer_that_was_changed_on_the_way_signs_nobody_in(
     assert not User.objects.exists()
 
 
-def resigned(company: SamlCompany, answer: str, change: Callable[[Any], None]) -> str:
+def resigned(
+    company: SamlCompany,
+    answer: str,
+    change: Callable[[Any], None],
+    *,
+    method: Any = Transform.RSA_SHA256,
+    digest: Any = Transform.SHA256,
+) -> str:
     """Return an answer whose assertion is changed, and then signed by the provider."""
     message = etree.fromstring(b64decode(answer))
     assertion = message.find(f"{{{SAML}}}Assertion")
     change(assertion)
-    signed = OneLogin_Saml2_Utils.add_sign(
-        etree.tostring(assertion),
-        company.key_file.read_text(),
-        company.certificate.read_text(),
-    )
-    message.replace(assertion, etree.fromstring(signed))
+    signature = template.create(assertion, Transform.EXCL_C14N, method, ns="ds")
+    assertion.find(f"{{{SAML}}}Issuer").addnext(signature)
+    uri = f"#{assertion.get('ID')}"
+    reference = template.add_reference(signature, digest, uri=uri)
+    template.add_transform(reference, Transform.ENVELOPED)
+    template.add_transform(reference, Transform.EXCL_C14N)
+    tree.add_ids(assertion, ["ID"])
+    context = SignatureContext()
+    context.key = Key.from_file(str(company.key_file), KeyFormat.PEM)
+    context.sign(signature)
     return b64encode(etree.tostring(message)).decode()
 
 
@@ -298,6 +319,51 @@ def test_a_signed_assertion_must_say_for_whom_and_to_what_it_is(
     unsigned = asked(browser, sign_assertion=False)
     answer = come_back(browser, resigned(company, unsigned, change))
     assert answer.status_code == status
+
+
+@pytest.mark.parametrize(
+    ("key", "method", "digest", "weak"),
+    [
+        (RSA, Transform.RSA_SHA1, Transform.SHA256, "rsa-sha1"),
+        (RSA, Transform.RSA_SHA224, Transform.SHA256, "rsa-sha224"),
+        (RSA, Transform.RSA_MD5, Transform.SHA256, "rsa-md5"),
+        (RSA, Transform.RSA_RIPEMD160, Transform.SHA256, "rsa-ripemd160"),
+        (CURVE, Transform.ECDSA_SHA1, Transform.SHA256, "ecdsa-sha1"),
+        (CURVE, Transform.ECDSA_SHA224, Transform.SHA256, "ecdsa-sha224"),
+        (RSA, Transform.RSA_SHA256, Transform.SHA1, "sha1"),
+        (RSA, Transform.RSA_SHA256, Transform.SHA224, "sha224"),
+        (RSA, Transform.RSA_SHA256, Transform.MD5, "md5"),
+        (RSA, Transform.RSA_SHA256, Transform.RIPEMD160, "ripemd160"),
+    ],
+)
+def test_a_weak_algorithm_is_refused_by_its_name(
+    company: SamlCompany, asked: Callable[..., str], method: Any, digest: Any, weak: str
+) -> None:
+    browser = Client()
+    unsigned = asked(browser, sign_assertion=False)
+    answer = resigned(company, unsigned, leave_alone, method=method, digest=digest)
+    with capture_logs() as logged:
+        assert come_back(browser, answer).status_code == 400
+    assert logged[0]["reason"].endswith(f"#{weak}")
+    assert not User.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "method", "digest"),
+    [
+        (RSA, Transform.RSA_SHA384, Transform.SHA384),
+        (RSA, Transform.RSA_SHA512, Transform.SHA512),
+        (CURVE, Transform.ECDSA_SHA256, Transform.SHA256),
+        (CURVE, Transform.ECDSA_SHA512, Transform.SHA512),
+    ],
+)
+def test_a_strong_algorithm_signs_in(
+    company: SamlCompany, asked: Callable[..., str], method: Any, digest: Any
+) -> None:
+    browser = Client()
+    unsigned = asked(browser, sign_assertion=False)
+    answer = resigned(company, unsigned, leave_alone, method=method, digest=digest)
+    assert come_back(browser, answer).status_code == 302
 
 
 def wrapped(answer: str, place: str) -> str:
