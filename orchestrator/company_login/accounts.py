@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from checkpoints.audit import lines as audit_log
 from orchestrator.account_changes import current_actor, facts_of_log_in, logging_in
-from orchestrator.company_login import groups
+from orchestrator.company_login import groups, lookalikes
 from orchestrator.company_login.claims import CompanyPerson
 
 LONGEST_NAME = 140
@@ -132,8 +132,8 @@ def _set_profile(account: Any, person: CompanyPerson) -> list[str]:
 
 
 def _free_name(person: CompanyPerson) -> str:
-    """Return a name that no account has, not even in other letters: a name that looks
-    like that of another person would be taken for theirs.
+    """Return a name that no account has, not even in other letters: people would take a
+    name that looks like another person's for theirs.
     """
     users: Any = get_user_model()
     base = _plain_name(person.name) or _plain_name(person.email) or "person"
@@ -147,9 +147,12 @@ def _free_name(person: CompanyPerson) -> str:
 
 
 def _plain_name(text: str) -> str:
-    """Return a name of the characters that Django takes in one."""
+    """Return a name of the characters that Django takes in one, in Latin letters if all
+    of it looks like them; empty if it mixes scripts.
+    """
     normalized = unicodedata.normalize("NFKC", text)
-    return re.sub(r"[^\w.@+-]", "", normalized)[:LONGEST_NAME]
+    name = re.sub(r"[^\w.@+-]", "", normalized)[:LONGEST_NAME]
+    return name if name.isascii() else lookalikes.distinct(name)
 
 
 def connect(*signals: Any) -> None:
