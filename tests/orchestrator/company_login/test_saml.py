@@ -15,6 +15,7 @@ from django.test import Client
 from structlog.testing import capture_logs
 
 from approvals.models import Decision
+from orchestrator.company_login import throttle
 from tests.support.confirmed_graphs import approval_of, gated
 from tests.support.small_graphs import advanced
 
@@ -426,6 +427,14 @@ def test_an_answer_counts_once_and_in_the_browser_that_asked(
     browser.post("/logout/")
     assert come_back(browser, answer).status_code == 400
     assert person_of(browser) is None
+
+
+def test_who_posts_answers_too_often_has_to_wait(
+    company: SamlCompany, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(throttle, "MOST_VISITS", 2)
+    statuses = [come_back(Client(), "~").status_code for _ in range(3)]
+    assert statuses == [400, 400, 429]
 
 
 @pytest.mark.parametrize(
