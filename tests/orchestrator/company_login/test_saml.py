@@ -2,6 +2,7 @@
 not sign, for this site, to this request, just now.
 """
 
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from copy import deepcopy
@@ -26,17 +27,26 @@ from allauth.socialaccount.models import SocialAccount
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from lxml import etree
 from onelogin.saml2.utils import OneLogin_Saml2_Utils
+from saml2.response import IncorrectlySigned
 from saml2.saml import NAMEID_FORMAT_EMAILADDRESS, NAMEID_FORMAT_TRANSIENT
 from saml2.xmldsig import DIGEST_SHA1, SIG_RSA_SHA1
 from xmlsec import Key, KeyFormat, SignatureContext, Transform, template, tree
 
-from tests.support.saml_provider import ISSUER, MISSING, XMLSEC, SamlCompany
+from tests.support.saml_provider import (
+    ISSUER,
+    MISSING,
+    XMLSEC,
+    SamlCompany,
+    certificate_of,
+    pem_of,
+)
 
 pytestmark = pytest.mark.skipif(not XMLSEC, reason=MISSING)
 
 SAML = "urn:oasis:names:tc:SAML:2.0:assertion"
 PROTOCOL = "urn:oasis:names:tc:SAML:2.0:protocol"
 SIGNATURE = "{http://www.w3.org/2000/09/xmldsig#}Signature"
+XENC = "{http://www.w3.org/2001/04/xmlenc#}"
 AGAIN = "/login/company/again/"
 RSA = rsa.generate_private_key(65537, 2048)
 CURVE = ec.generate_private_key(ec.SECP256R1())
@@ -237,6 +247,7 @@ def resigned(
     *,
     method: Any = Transform.RSA_SHA256,
     digest: Any = Transform.SHA256,
+    last: Any = Transform.EXCL_C14N,
 ) -> str:
     """Return an answer whose assertion is changed, and then signed by the provider."""
     message = etree.fromstring(b64decode(answer))
@@ -247,7 +258,7 @@ def resigned(
     uri = f"#{assertion.get('ID')}"
     reference = template.add_reference(signature, digest, uri=uri)
     template.add_transform(reference, Transform.ENVELOPED)
-    template.add_transform(reference, Transform.EXCL_C14N)
+    template.add_transform(reference, last)
     tree.add_ids(assertion, ["ID"])
     context = SignatureContext()
     context.key = Key.from_file(str(company.key_file), KeyFormat.PEM)
@@ -365,6 +376,17 @@ def test_a_strong_algorithm_signs_in(
     unsigned = asked(browser, sign_assertion=False)
     answer = resigned(company, unsigned, leave_alone, method=method, digest=digest)
     assert come_back(browser, answer).status_code == 302
+
+
+def test_a_signature_asks_for_no_other_transform(
+    company: SamlCompany, asked: Callable[..., str]
+) -> None:
+    browser = Client()
+    unsigned = asked(browser, sign_assertion=False)
+    answer = resigned(company, unsigned, leave_alone, last=Transform.C14N)
+    with capture_logs() as logged:
+        assert come_back(browser, answer).status_code == 400
+    assert logged[0]["reason"].endswith("xml-c14n-20010315")
 
 
 def wrapped(answer: str, place: str) -> str:
@@ -512,6 +534,123 @@ def test_a_fresh_log_in_confirms_one_signature(
     assert Decision.objects.get().confirmed_by == "log-in"
     answer = browser.post(f"/reviews/{second.id}/sign/", approval_of(second))
     assert answer.status_code == 403
+
+
+@pytest.fixture
+def own_key(tmp_path: Path, company: SamlCompany, settings: Any) -> Path:
+    """A key of this site, configured."""
+    key = rsa.generate_private_key(65537, 2048)
+    file = tmp_path / "own.pem"
+    file.write_bytes(pem_of(key) + certificate_of(key))
+    settings.COUNTERSIGN = company.settings(SAML_KEY=str(file))
+    return file
+
+
+def test_a_request_is_signed_by_the_key_of_this_site(
+    company: SamlCompany, own_key: Path, sign_in: SignIn, settings: Any
+) -> None:
+    company.wants_signed = True
+    answer = sign_in()
+    assert answer.status_code == 302
+    settings.COUNTERSIGN = company.settings()
+    with pytest.raises(IncorrectlySigned):
+        sign_in()
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({}, 302),
+        ({"sign_response": True}, 302),
+        ({"sign_assertion": False}, 400),
+        ({"sign_assertion": False, "sign_response": True}, 400),
+        ({"lifetime": -10}, 400),
+        ({"in_response_to": "ONELOGIN_other"}, 400),
+        ({"digest_alg": DIGEST_SHA1}, 400),
+    ],
+)
+def test_an_encrypted_assertion_is_judged_like_any_other(
+    own_key: Path, asked: Callable[..., str], changes: dict[str, Any], status: int
+) -> None:
+    browser = Client()
+    answer = asked(browser, encrypt_assertion=True, **changes)
+    assert b"EncryptedAssertion" in b64decode(answer)
+    assert b"acme-reviewers" not in b64decode(answer)
+    assert come_back(browser, answer).status_code == status
+
+
+def test_an_encrypted_assertion_is_refused_without_the_key(
+    company: SamlCompany, own_key: Path, asked: Callable[..., str], settings: Any
+) -> None:
+    browser = Client()
+    answer = asked(browser, encrypt_assertion=True)
+    settings.COUNTERSIGN = company.settings()
+    assert come_back(browser, answer).status_code == 400
+
+
+def test_the_key_of_an_encrypted_assertion_may_lie_beside_it(
+    own_key: Path, asked: Callable[..., str]
+) -> None:
+    browser = Client()
+    message = etree.fromstring(b64decode(asked(browser, encrypt_assertion=True)))
+    encrypted = message.find(f"{{{SAML}}}EncryptedAssertion")
+    (key,) = encrypted.iter(f"{XENC}EncryptedKey")
+    information = key.getparent()
+    encrypted.append(key)
+    place = {"Type": f"{XENC[1:-1]}EncryptedKey", "URI": f"#{key.get('Id')}"}
+    etree.SubElement(information, f"{SIGNATURE[:-9]}RetrievalMethod", place)
+    answer = b64encode(etree.tostring(message)).decode()
+    assert come_back(browser, answer).status_code == 302
+
+
+def test_no_file_of_this_host_is_read_for_who_names_it(
+    own_key: Path, asked: Callable[..., str], tmp_path: Path
+) -> None:
+    browser = Client()
+    message = etree.fromstring(b64decode(asked(browser, encrypt_assertion=True)))
+    value = message.findall(f".//{XENC}CipherValue")[-1]
+    file = tmp_path / "cipher"
+    file.write_bytes(b64decode(value.text))
+    etree.SubElement(value.getparent(), f"{XENC}CipherReference", {"URI": str(file)})
+    value.getparent().remove(value)
+    answer = b64encode(etree.tostring(message)).decode()
+    assert come_back(browser, answer).status_code == 400
+
+
+def by_rsa_1_5(text: str) -> str:
+    return text.replace("xmlenc#rsa-oaep-mgf1p", "xmlenc#rsa-1_5")
+
+
+def without_type(text: str) -> str:
+    return text.replace('Type="http://www.w3.org/2001/04/xmlenc#Element"', "")
+
+
+def without_key(text: str) -> str:
+    return re.sub(r"<([^:<]+:)?EncryptedKey.*EncryptedKey>", "", text, flags=re.DOTALL)
+
+
+def with_other_content(text: str) -> str:
+    return re.sub(r"(CipherValue>)[^<]{8}", r"\1AAAAAAAA", text)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (by_rsa_1_5, "it is encrypted by rsa-1_5"),
+        (without_type, "SAML Response must contain 1 assertion"),
+        (without_key, "it cannot be decrypted"),
+        (with_other_content, "it cannot be decrypted"),
+    ],
+)
+def test_what_cannot_be_decrypted_is_refused(
+    own_key: Path, asked: Callable[..., str], change: Callable[[str], str], reason: str
+) -> None:
+    browser = Client()
+    text = b64decode(asked(browser, encrypt_assertion=True)).decode()
+    with capture_logs() as logged:
+        page = come_back(browser, b64encode(change(text).encode()).decode())
+    assert page.status_code == 400
+    assert logged[0]["reason"] == reason
 
 
 def test_the_pages_are_there_for_the_provider_that_is_configured(
