@@ -292,7 +292,9 @@ class DoorAdmin(ReadOnlyRows):
     actions = ("switch_on", "switch_off", "rotate")
 
     def get_queryset(self, request: HttpRequest) -> "QuerySet[Any]":
-        """With what their seals cover, for the list says whether each matches its seal."""
+        """Return the rows with what their seals cover: the list says whether each
+        matches its seal.
+        """
         return admin.ModelAdmin.get_queryset(self, request)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
@@ -370,12 +372,12 @@ class DoorAdmin(ReadOnlyRows):
 
     @admin.action(description="Switch on", permissions=["manage"])
     def switch_on(self, request: HttpRequest, queryset: "QuerySet[Any]") -> None:
-        """Let these doors take messages."""
+        """Open these doors to messages."""
         self._switch(request, queryset, enabled=True)
 
     @admin.action(description="Switch off", permissions=["manage"])
     def switch_off(self, request: HttpRequest, queryset: "QuerySet[Any]") -> None:
-        """Let these doors take no message any more."""
+        """Close these doors to messages."""
         self._switch(request, queryset, enabled=False)
 
     def _switch(self, request: HttpRequest, rows: Any, *, enabled: bool) -> None:

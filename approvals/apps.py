@@ -43,7 +43,7 @@ class ApprovalsConfig(AppConfig):
         verification.EXAMINERS.append(approvals_verification.approvals)
         kept_points.POINTS["prepared_from"] = retention_needs.points_of_calls
         # Requests record what people saw. Decisions stay forever, together with the row
-        # by which they are verified.
+        # that verifies them.
         kept_points.REFERENCES.extend([ApprovalRequest, Decision])
         # A webhook of a run is the callback of an approval.
         whole_runs.PARTS.extend([Draft, Sighting, Webhook])

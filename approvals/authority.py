@@ -122,8 +122,8 @@ class Judge:
             raise NotAuthorised(losses)
 
     def _places(self, tasks: Sequence[Task]) -> dict[Task, list[ActedGate]]:
-        """Return what each of these tasks acts on, for those that act on a gate. Of its
-        own gate that is the decision about the task itself.
+        """Return what each of these tasks acts on, for those that act on a gate. If
+        that is the gate of the task itself, it is the decision about the task.
         """
         for task in tasks:
             visit = self.first_visits.get(task.node, task.visit)

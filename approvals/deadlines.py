@@ -57,7 +57,7 @@ that came, or a window ends that was over, while they could not look.
 
 
 def meet_deadline(run_id: UUID, request_id: UUID) -> bool:
-    """Let the deadline of a request decide what people have left open, and wake the run.
+    """Decide by its deadline what people have left open in a request, and wake the run.
     Returns whether it decided anything: it does nothing to a request that is closed, or
     in a run in which nothing can be decided now, and before the request's job is due:
     people may have been given time beyond the deadline.
@@ -69,8 +69,8 @@ def meet_deadline(run_id: UUID, request_id: UUID) -> bool:
 
 
 def meet_due_deadlines(run_id: UUID) -> bool:
-    """Let the deadlines and tiers of a run act that have come, as their jobs would.
-    Returns whether any did. One query where none has.
+    """Apply the deadlines and tiers of a run that are due, as their jobs would. Returns
+    whether any did. One query where none has.
     """
     # Most runs have none, and a look whose query is kept costs less.
     if not query_cache.exists(_query_due, run_id):
@@ -117,8 +117,8 @@ def _meet(passing: Passing) -> bool:
 
 def _decide(passing: Passing) -> None:
     """Write a decision for each open write, with events, the audit line and the run's
-    row; settle the request, and wake the run. A gate that lets its run fail decides
-    nothing: its request is closed.
+    row; settle the request, and wake the run. A gate whose deadline fails the run
+    decides nothing: its request is closed.
     """
     verdict = passing.request.policy["on_deadline"]
     if verdict == "fail":
@@ -176,8 +176,8 @@ def _verdict_on(passing: Passing, row: PendingWrite) -> str:
 
 
 def _expire(passing: Passing) -> None:
-    """Close the request, and wake the run, so that its worker lets it fail. A run that
-    has failed already asks again when it is resumed.
+    """Close the request, and wake the run, so that its worker fails it. A run that has
+    failed already asks again when it is resumed.
     """
     run = passing.run
     request = passing.request

@@ -92,9 +92,9 @@ def kept_delegations(ids: Collection[UUID]) -> dict[UUID, Delegation]:
 
 
 def is_taken_back(delegation: Delegation) -> bool:
-    """Return whether what was signed by a delegation no longer lets anything begin: its
-    delegator has revoked it, or a steward has. That its delegate has ended it stops
-    only what they would sign later.
+    """Return whether nothing may begin on what was signed by a delegation, because its
+    delegator or a steward has revoked it. That its delegate has ended it stops only
+    what they would sign later.
     """
     if delegation.revoked_at is None:
         return False

@@ -61,7 +61,7 @@ def drafted_by(
 ) -> "QuerySet[ApprovalRequest]":
     """Return the open requests for which this user has drafted a choice that is not
     signed, of the runs that he may still see, newest first. With `first` at most so many,
-    with `behind` only those behind this place. `principals` are his, where the caller
+    with `behind` only those after this place. `principals` are his, where the caller
     has just read them.
     """
     drafters = _drafted(user, principals=principals)

@@ -79,7 +79,7 @@ class InboxPlace:
     request: UUID
 
     def behind_in_inbox(self) -> Q:
-        """Return the filter for reviewers behind this place, by deadline, then by age;
+        """Return the filter for reviewers after this place, by deadline, then by age;
         those without a deadline come last.
         """
         later = Q(opened_at__gt=self.opened_at)
@@ -93,7 +93,7 @@ class InboxPlace:
         return less_urgent | Q(later, deadline=self.deadline)
 
     def behind_in_signed(self) -> Q:
-        """Return the filter for signers behind this place, the newest request first."""
+        """Return the filter for signers after this place, the newest request first."""
         earlier = Q(opened_at__lt=self.opened_at)
         earlier |= Q(request__lt=self.request, opened_at=self.opened_at)
         return earlier & Q(opened_at__lte=self.opened_at)
@@ -109,7 +109,7 @@ def waiting_for(
 ) -> "QuerySet[ApprovalRequest]":
     """Return the open requests that name this user, the most urgent first: by deadline,
     then by age; with `oldest_first` by age alone. Those of the run `beside` are left
-    out. With `behind` only those behind this place, of the order with deadlines.
+    out. With `behind` only those after this place, of the order with deadlines.
 
     With `first` only so many are sure to be complete, and no others are read than the
     first of each of the user's principals. One query, besides those for the principals.
@@ -237,7 +237,7 @@ def signed_by(
 ) -> "QuerySet[ApprovalRequest]":
     """Return the requests in which this user decided something, of the runs that he may
     still see, newest first: those that are still open, or the others. With `first` at
-    most so many, with `behind` only those behind this place. `principals` are his, where
+    most so many, with `behind` only those after this place. `principals` are his, where
     the caller has just read them.
     """
     signed = signers_of(user, is_open=is_open, principals=principals)

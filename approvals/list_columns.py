@@ -1069,8 +1069,8 @@ def _any_differs() -> bool:
 
 
 def _retried(act: Callable[[], None]) -> None:
-    """Do it in a transaction, a few times: it locks tables in another order than those
-    who are at work on them, and may be the victim of a deadlock.
+    """Run an act in a transaction, and retry it a few times. It locks tables in another
+    order than processes that work on them, and may become the victim of a deadlock.
     """
     for attempt in range(1, ATTEMPTS + 1):
         try:

@@ -620,7 +620,7 @@ def may_decide(user: Any, request: ApprovalRequest) -> Allowed:
     """Return whether this user is a person who may sign this request, by their own
     right or for another, judged again at each call. Reads `request.run`.
 
-    The answer is about the person alone; `closed` tells whether anything is left to
+    The answer is about the person alone; `closed` says whether anything is left to
     sign. Under four eyes the author of a revision decides the other writes of the
     request, but not that one: see `orchestrator.engine.gates.verdicts.excludes`.
     """

@@ -277,8 +277,8 @@ class _ItemResult:
 
 
 def apply_decisions(act: Signing, items: Sequence[Item]) -> None:
-    """Let each decision count, or note why it does not. Raises if the whole act must
-    not stand.
+    """Count each decision, or note why it does not count. Raises if the whole act must
+    be undone.
     """
     results = weigh_decisions(act, items)
     states = act.requests_by_write.values()
@@ -587,7 +587,7 @@ def _require_confirmed(act: Signing, results: Sequence[_ItemResult]) -> None:
 
 
 def _use_up_log_in(act: Signing, session: str) -> None:
-    """Let the fresh log-in of a session confirm this act, and no other."""
+    """Use up the fresh log-in of a session to confirm this act, and no other."""
     if not fresh_logins.use_up(act.by, session=session, at=act.at):
         raise ConfirmationRequired(
             "Nothing was signed: your log-in has confirmed another act already, or came"
@@ -855,7 +855,7 @@ def refusal(act: Signing) -> CountersignError:
 
 
 def _already_decided(act: Signing) -> AlreadyDecided:
-    """Others had settled every write before."""
+    """Return the refusal of a signing all of whose writes others had already settled."""
     names: set[str] = set()
     for line in act.receipt:
         names.update(line["by"])

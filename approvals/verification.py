@@ -153,8 +153,8 @@ def _faults_of_delegations(
 def _fault_of_delegation(
     row: Decision, delegation: Delegation | None, brought_back: Collection[Delegation]
 ) -> str:
-    """Return what is wrong with the delegation by which a decision was made; empty if
-    nothing is.
+    """Return what is wrong with the delegation under which a decision was made; empty
+    if nothing is.
     """
     if delegation is None:
         return f"has no delegation {row.delegation}"

@@ -86,8 +86,8 @@ class VisibleRuns:
         return replace(self, runs=self.runs.only(*columns))
 
     def named_by(self, *conditions: Q) -> "VisibleRuns":
-        """Return those that meet conditions by which few runs are found, whoever may see
-        them: each of these is judged by itself.
+        """Return those that meet conditions that only few runs meet, whoever may see
+        them: each of these is judged separately.
         """
         return replace(self, runs=self.runs.filter(*conditions), few=True)
 
@@ -138,7 +138,7 @@ class VisibleRuns:
         return runs.filter(bound_status__in=self.statuses)
 
     def _reviewers(self, status: str | None) -> "QuerySet[RequestReviewer, Any]":
-        """Return the rows by which a principal sees these runs, a run once."""
+        """Return the rows that show these runs to a principal, each run once."""
         reviewers = RequestReviewer.objects.filter(
             principal=SOURCE, run_status__isnull=False
         )

@@ -7,7 +7,9 @@ import hashlib
 
 
 def line(number: int, size: int) -> str:
-    """That many characters which carry six bits each; another text for every number."""
+    """Return this many characters that carry six bits each; another text for every
+    number.
+    """
     return base64.b64encode(hashlib.shake_128(b"%d" % number).digest(size)).decode()[
         :size
     ]

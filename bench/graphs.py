@@ -114,7 +114,7 @@ class Fan(BaseModel):
 
 
 class Gathered(BaseModel):
-    found: Annotated[list[int], Append] = []
+    numbers: Annotated[list[int], Append] = []
     total: int = -1
 
 
@@ -128,11 +128,11 @@ def _fan(name: str, **leaf_options: Any) -> Graph:
     @graph.node(**leaf_options)
     def leaf(state: Gathered, ctx: Any) -> dict[str, Any]:
         watch.step(ctx.payload)
-        return {"found": [ctx.payload]}
+        return {"numbers": [ctx.payload]}
 
     @graph.node()
     def join(state: Gathered, ctx: Any) -> dict[str, Any]:
-        return {"total": sum(state.found)}
+        return {"total": sum(state.numbers)}
 
     graph.edge(START, "plan")
     graph.edge("leaf", "join")

@@ -126,7 +126,7 @@ class Sqlite(Server):
     vendor = "sqlite"
 
     def start(self) -> None:
-        """There is no server."""
+        """Do nothing: there is no server."""
 
     def stop(self) -> None:
         """The folder goes with the bench."""

@@ -472,7 +472,7 @@ def _forget_settings(**_: Any) -> None:
 
 
 def _derived_keys(secrets: Sequence[str]) -> dict[str, bytes]:
-    """Return the keys that are derived from `secrets`, of which the newest is the last."""
+    """Return the keys that are derived from `secrets`, the newest last."""
     keys: dict[str, bytes] = {}
     for secret in secrets:
         key = derived(secret.encode(), "countersign seal")

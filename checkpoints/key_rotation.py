@@ -119,7 +119,7 @@ def encryptable() -> list[tuple[type[Model], tuple[str, ...]]]:
 
 
 def _behind(model: type[Model], names: Sequence[str]) -> "QuerySet[Any]":
-    """Return the rows of which a column is encrypted, but not under the newest key."""
+    """Return the rows with a column that is encrypted, but not under the newest key."""
     key_id = keyring().encrypter.encode()
     newest = ENCRYPTED + bytes([len(key_id)]) + key_id
     old = Q(pk__in=[])

@@ -262,7 +262,7 @@ class _Renewal:
         raise _most_informative(errors)
 
     def _try_first(self, protection: Protection) -> None:
-        """Most rows are protected like the row before them."""
+        """Try the protection of the row before first: most rows share it."""
         if self._protections[0] != protection:
             self._protections.remove(protection)
             self._protections.insert(0, protection)

@@ -100,7 +100,7 @@ def _copied(
 
 
 def ref_of(upload: Upload) -> dict[str, Any]:
-    """Return the reference by which an input names an upload."""
+    """Return the reference with which an input names an upload."""
     return {
         "file": str(upload.id),
         "name": upload.name,

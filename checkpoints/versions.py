@@ -100,7 +100,7 @@ def judgement_of(
 
 
 def graph_for(run: Run) -> Compiled | None:
-    """Return the graph by which this process reads a run's values and requests: the
+    """Return the graph with which this process reads a run's values and requests: the
     version that the run is pinned to; else the current version, where that takes the
     run as it stands, so its types are the same. None if there is neither. Which version
     goes on with the run is determined by `discovery.judging_version` instead.
@@ -178,8 +178,8 @@ def _later(seen: _Seen, newest: Mapping[str, str]) -> set[str]:
 
 def _seen(names: Collection[str]) -> _Seen:
     """Return (name, fingerprint, current) of every version of these graphs, in the
-    order in which they were first seen; none of a graph of which a version does not
-    match its seal, or was deleted: nobody can tell which is newer.
+    order in which they were first seen; none of a graph with a version that does not
+    match its seal or was deleted: nobody can tell which is newer.
     """
     rows = list(
         GraphVersion.objects.filter(name__in=names)

@@ -107,9 +107,9 @@ def require_same(first: list[Path], second: list[Path]) -> None:
     """Raise `Refused` unless two builds hold the same files, byte for byte."""
     if [file.name for file in first] != [file.name for file in second]:
         raise Refused("two builds made other files")
-    for one, other in zip(first, second, strict=True):
-        if one.read_bytes() != other.read_bytes():
-            raise Refused(f"two builds of {one.name} differ")
+    for first_file, second_file in zip(first, second, strict=True):
+        if first_file.read_bytes() != second_file.read_bytes():
+            raise Refused(f"two builds of {first_file.name} differ")
 
 
 def bill_of(wheel: Path, made_at: int) -> str:

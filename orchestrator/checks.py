@@ -313,7 +313,7 @@ def check_client_address(
     app_configs: Sequence[AppConfig] | None, **_: Any
 ) -> list[CheckMessage]:
     """orchestrator.W004: behind a proxy no request has an address, so anybody can lock
-    any name out of log-ins.
+    any name out.
     """
     if check_settings(app_configs):
         return []

@@ -51,7 +51,7 @@ def role_of_process() -> str:
 
 
 def label_connections(role: str) -> None:
-    """Let PostgreSQL show this process as "countersign <role>" in `pg_stat_activity`.
+    """Name this process "countersign <role>" in PostgreSQL's `pg_stat_activity`.
 
     A name that the project chose, in its settings or by PGAPPNAME, stays.
     """
@@ -80,8 +80,8 @@ def give_to_thread(taken: Mapping[str, BaseDatabaseWrapper]) -> None:
 
 
 def keep_open() -> None:
-    """Let connections outlive a slice, in this process and in those forked from it; for
-    workers, before they fork.
+    """Keep connections open from slice to slice, in this process and in those forked
+    from it. Workers call it before they fork.
 
     A pool in the settings is left out: its sockets would be shared by the processes
     that are forked.

@@ -528,8 +528,8 @@ def _make_key(path: Path) -> None:
 
 
 def _link(written: str, path: Path) -> None:
-    """Give a file its name, unless another process has. The file is whole by then, so
-    that none reads a part of a key.
+    """Give a file its name, unless another process has done so. The file is complete by
+    then, so no process reads part of a key.
     """
     try:
         os.link(written, path)

@@ -57,8 +57,8 @@ class AskedApproval(BaseModel):
 
 
 def label_of(item: Any) -> str:
-    """Return what people are shown of an item beside its value, and sign: its label with
-    its id, by which whoever asked acts on it.
+    """Return what people are shown of an item beside its value, and sign: its label
+    with its id, which identifies it to whoever asked.
     """
     return f"{item.label} ({item.id})" if item.label else item.id
 

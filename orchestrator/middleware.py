@@ -131,7 +131,7 @@ def _is_ours(request: HttpRequest) -> bool:
     view: Any = request.resolver_match.func
     model_admin = getattr(view, "model_admin", None)
     view_class = getattr(view, "view_class", None)
-    # The admin's views are functions of Django: only the `ModelAdmin` tells whose they
+    # The admin's views are functions of Django; only the `ModelAdmin` shows whose they
     # are.
     answering = model_admin or view_class or view
     module = getattr(answering, "__module__", "")

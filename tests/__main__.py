@@ -122,7 +122,7 @@ phone, and what is neither signing nor going back in time.
 
 
 def passes(*, sweeps: bool) -> dict[str, tuple[str, ...]]:
-    """By database, the options of the pass: which tests, and how many at once."""
+    """Return the options of the pass by database: which tests, and how many at once."""
     first = (*AT_ONCE, *_without(BROWSER, *LONG))
     if not sweeps:
         return {"sqlite": first, "postgresql": (*AT_ONCE, *CORE)}

@@ -30,8 +30,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was collected stays until the end: the garbage collector need not look
-    through it, nor as often.
+    """Freeze what was collected: it stays until the end, so the garbage collector need
+    not look through it, nor as often.
     """
     gc.collect()
     gc.freeze()
@@ -44,8 +44,8 @@ def django_db_setup(
     django_db_blocker: Any,
     django_db_modify_db_settings: None,
 ) -> None:
-    """In the place of the one of pytest-django, with which each process migrates: that
-    takes seconds each time.
+    """Set the databases up without migrating. The fixture of pytest-django migrates in
+    each process, which takes seconds.
     """
     with django_db_blocker.unblock():
         migrated_database.prepare(Path(os.environ["COUNTERSIGN_DATA_DIR"]))
@@ -59,7 +59,7 @@ def people(db: None) -> cast.People:
 
 @pytest.fixture
 def configure(settings: Any) -> Callable[..., None]:
-    """Sets some of the settings under COUNTERSIGN by their names; the others stay as
+    """Set some of the settings under COUNTERSIGN by their names; the others stay as
     they are.
     """
 
@@ -86,7 +86,9 @@ def cellar(configure: Any, tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="session", autouse=True)
 def tables_are_emptied_quickly() -> Iterator[None]:
-    """After a test with real transactions; see `tests.support.empty_tables`."""
+    """Empty the tables after a test with real transactions; see
+    `tests.support.empty_tables`.
+    """
     tables = EmptyTables(TransactionTestCase._fixture_teardown)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(

@@ -82,8 +82,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 def _memory() -> Path | None:
-    """Where files are kept in memory, if there is room: on a disk each commit of SQLite
-    waits for it.
+    """Return where files are kept in memory, if there is room: on a disk each commit of
+    SQLite waits for it.
     """
     folder = Path("/dev/shm")
     usable = (

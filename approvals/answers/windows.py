@@ -97,8 +97,9 @@ def askings(states: Sequence[RequestState]) -> list[Asking]:
 
 
 def put_off_windows(run_id: UUID, *, earliest: datetime) -> None:
-    """Let no window of a locked run end before `earliest`: every job of one ends, even
-    if it is paused, and each open request with a window gets a job that is due then.
+    """Postpone the windows of a locked run that would end before `earliest`: every job
+    of one ends, even if it is paused, and each open request with a window gets a job
+    that is due then.
     """
     jobs.cancel_jobs_of(run_id, kind=KIND)
     windowed = ApprovalRequest.objects.filter(

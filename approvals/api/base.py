@@ -186,7 +186,7 @@ def read_body(body: type[Body], data: Any) -> dict[str, Any]:
     naming each field that is wrong.
     """
     if hasattr(data, "dict"):
-        # A query, of which each parameter has one value.
+        # A query whose parameters have one value each.
         data = data.dict()
     serializer = body(data=data)
     serializer.is_valid(raise_exception=True)
@@ -237,8 +237,8 @@ class FaultOut(serializers.Serializer[SealFault]):
 
 
 class SealedOut(serializers.Serializer[Any]):
-    """The output of a sealed row: `fault` is null where the row is as it was sealed. A
-    row that does not verify is never left out.
+    """The output of a sealed row: `fault` is null if the row matches its seal. A row
+    that does not verify is never left out.
 
     The context has the `protection` of the run that the row belongs to; without it,
     that of the row's own run is used.
@@ -284,9 +284,9 @@ def paginate(
     protection: Protection | None = None,
 ) -> Response:
     """Return one page of `rows`, ordered `by` columns (the last one unique), serialized
-    by `out`. One query, on PostgreSQL in a transaction of its own where it merges
-    several lists, and one for the keys of encrypted rows that this process does not
-    know yet. `protection` is that of the run, where all rows belong to one.
+    by `out`. One query, on PostgreSQL in a separate transaction if it merges several
+    lists, and one for the keys of encrypted rows that this process does not know yet.
+    `protection` is that of the run, where all rows belong to one.
     """
     paging = pages()
     paging.ordering = by

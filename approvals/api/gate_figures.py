@@ -28,8 +28,8 @@ class GatesQuery(Body):
 
 class GateOut(serializers.Serializer[Any]):
     """The figures of one gate. Shares are of the decisions of people, from 0 to 1; null
-    where there is nothing of which one could be said. They and `seconds` are null where
-    fewer than five people have signed.
+    where there are no decisions to count. They and `seconds` are null where fewer than
+    five people have signed.
     """
 
     graph = serializers.CharField()

@@ -61,8 +61,8 @@ class RequestClaimed(APIView):
 
 
 class RequestReleased(APIView):
-    """Give back a request that you have taken; stewards give back any. Who may not see
-    it any more gives it back all the same, and gets an empty answer.
+    """Give back a request that you have taken; stewards give back any. People who may
+    no longer see it give it back all the same, and get an empty answer.
     """
 
     scopes = {"POST": "decide"}

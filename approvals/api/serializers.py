@@ -163,8 +163,8 @@ class DelegationOut(serializers.ModelSerializer[Delegation]):
 
 
 class StandingPolicyOut(serializers.ModelSerializer[StandingPolicy]):
-    """A policy by which a person lets a gate sign by itself: within which limits, until
-    when, and how many writes of how many it has signed.
+    """A policy with which a person allows a gate to sign by itself: its limits, its
+    end, and how many of how many writes it has signed.
     """
 
     by = serializers.CharField(source="by.get_username")
@@ -428,7 +428,7 @@ class MayDecide(serializers.Serializer[Any]):
 
 
 class EffectOut(serializers.Serializer[EffectEnding]):
-    """The end of one node behind a decided request."""
+    """The end of one node after a decided request."""
 
     node = serializers.CharField(source="result.node")
     effect = serializers.CharField(source="result.effect")
@@ -567,9 +567,9 @@ class UnreadOut(serializers.Serializer[Any]):
 
 
 class NoticeOut(serializers.ModelSerializer[PersonNotice]):
-    """A notice of the caller. Of a run that they may not see any more it has no ids,
-    `event` and `outcome` are empty, and `visible` is false. What came later has the
-    higher `number`.
+    """A notice of the caller. If they may no longer see its run, it has no ids, `event`
+    and `outcome` are empty, and `visible` is false. What came later has the higher
+    `number`.
     """
 
     number = serializers.IntegerField(source="id")

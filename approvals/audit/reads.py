@@ -116,7 +116,7 @@ def with_runs(lines: "QuerySet[AuditLine]", user: Any) -> "QuerySet[AuditLine]":
 
 @dataclass(frozen=True, slots=True)
 class RunName:
-    """The label and the key by which a line names its run."""
+    """The label and the key with which a line names its run."""
 
     label: str
     key: str

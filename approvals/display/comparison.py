@@ -301,7 +301,7 @@ class _Builder:
             changed += [key for key in now if key not in proposed]
         if changed:
             self.blocks.append(ManyFields(path, changed, now, proposed, self.table))
-        # Too many to list; the fingerprint lets two people compare them.
+        # Too many to list; with the fingerprint two people can compare them.
         if unchanged:
             where = f" of {label_of_path(path)}" if path else ""
             self.unlisted += (
@@ -413,7 +413,7 @@ def _are_items(
     *,
     whole: bool,
 ) -> bool:
-    """Return whether two values are shown item by item: lists, one of which may be
+    """Return whether two values are shown item by item: two lists, or a list and
     nothing. Short ones fit into a cell.
     """
     sides = (now, proposed)

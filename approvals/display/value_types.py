@@ -83,7 +83,9 @@ class ValueType:
 
     @property
     def plain(self) -> Mapping[str, Any]:
-        """The schema behind references and "or null"."""
+        """The schema that is left once references are followed and "or null" is
+        dropped.
+        """
         plain, _ = resolved(self.schema, self.definitions)
         return plain
 

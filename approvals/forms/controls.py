@@ -346,8 +346,8 @@ def resolved(
     schema: Mapping[str, Any],
     defs: Mapping[str, Any],
 ) -> tuple[Mapping[str, Any], bool]:
-    """Return the schema behind references and "or null", and whether null is allowed. A
-    union of several others stays one.
+    """Return the schema that is left once references are followed and "or null" is
+    dropped, and whether null is allowed. A union of several others stays one.
     """
     nullable = False
     schema = _keywords(schema)

@@ -102,7 +102,7 @@ def _is_set(control: Control, posted: Mapping[str, Any]) -> bool:
 
 
 def _unchosen(control: Control) -> Any:
-    """Return the value of a boolean of which no button was chosen."""
+    """Return the value of a boolean for which no button was chosen."""
     # The value as a whole cannot be left out, even where it may be null.
     if control.required or not control.path:
         control.error = MISSING["value"]

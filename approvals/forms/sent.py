@@ -31,8 +31,8 @@ def _sent_of(control: Control) -> str | None:
 
 
 def _sent_of_no_choice(control: Control) -> str | None:
-    """Return what radio buttons send of which none is chosen: nothing, unless one of
-    them says that there is no value.
+    """Return what radio buttons send if none is chosen: nothing, unless one of them
+    says that there is no value.
     """
     has_button = control.nullable and control.kind == "radio"
     return "" if has_button else None

@@ -64,9 +64,9 @@ class ActedGate:
 
 @dataclass(slots=True)
 class _Passed:
-    """What a gate let through on the stretches that were read so far: the ids of its
-    applied requests by task, those of requests about values that came round it, and
-    the system's decisions that nobody was needed.
+    """The passages of a gate on the stretches that were read so far: the ids of its
+    applied requests by task, those of requests about values that came round it, and the
+    system's decisions that nobody was needed.
     """
 
     requests: dict[Task, UUID] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class _Passed:
         for task, decisions in self.waivers.items():
             if task.visit >= first:
                 passed.append(_of_waivers(task, decisions))
-        # A task all of whose writes were rejected lets nobody act.
+        # Nobody acts on a task all of whose writes were rejected.
         return [through for through in passed if through.writes]
 
 

@@ -40,7 +40,7 @@ def nodes_behind(
 
 
 def nodes_reached(compiled: Compiled, node: str) -> Iterator[Node]:
-    """Yield the nodes that may run behind the gate of a node, before another gate,
+    """Yield the nodes that may run after the gate of a node and before another gate,
     whatever its outcome and whatever fails there.
     """
     yield from _walk(compiled, _all_edges_from(compiled, node), _all_edges_from)

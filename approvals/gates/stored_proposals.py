@@ -69,7 +69,7 @@ def proposal_of(
         )
         label = str(shown.get("label") or row.label)
         is_secret = presented.encrypted and label != row.label
-        # The label of a question is its node's prompt, of which a column shows the start.
+        # The label of a question is its node's prompt; a column holds the start of it.
         if plain.question is not None:
             held.append(replace(plain, label=label))
         elif is_secret or label == _label_by_gate(gate, plain, presented):

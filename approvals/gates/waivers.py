@@ -1,6 +1,6 @@
 """The decision "not needed", which the system makes if a gate's `needs_approval`
-returned `False`. One row for each write, in the commit that lets the writes through, so
-that it outlives the log of its run.
+returned `False`. One row for each write, in the commit that passes the writes, so that
+it outlives the log of its run.
 """
 
 from collections.abc import Mapping, Sequence

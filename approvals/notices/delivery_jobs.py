@@ -287,8 +287,8 @@ def _attempt_alone(delivery: WebhookDelivery) -> SendAttempt | None:
 
 
 def _attempt(delivery: WebhookDelivery) -> SendAttempt:
-    """Send a delivery once. Nothing that is wrong with it may stop the job: the others
-    would wait behind it forever.
+    """Send a delivery once. No fault in it may stop the job: the others would wait
+    forever.
     """
     at = int(read_now().timestamp())
     try:

@@ -1,4 +1,4 @@
-"""Standing policies: with one, a person lets a gate that permits it sign automatically
+"""Standing policies: with one, a person has a gate that permits it sign automatically
 within limits, up to a date and a number of uses, and may end that early.
 
 A policy is made on a request of the gate that its maker may decide, and signs what is
@@ -309,7 +309,7 @@ class ListedPolicy:
 
     @property
     def limits_in_words(self) -> str:
-        """Its limits: "payment: amount up to 500"."""
+        """Return its limits in words: "payment: amount up to 500"."""
         return limits_in_words(self.row.limits)
 
 

@@ -1,3 +1,3 @@
-"""Results of decisions: the effects behind the gates, and the questions that are asked
-again.
+"""Results of decisions: the effects that follow the gates, and the questions that are
+asked again.
 """

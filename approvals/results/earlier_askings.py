@@ -56,7 +56,7 @@ def earlier_askings(
     """Return what was asked before, for those of these requests of one run that are not
     the first of their gate; None for more than `MOST_LISTED` of them. No query if the
     gates say that all are first; else eight, one for each further line, and two for
-    each effect behind them.
+    each effect after them.
 
     Raises `TamperedRow` and `WrongKey`.
     """

@@ -1,7 +1,7 @@
-"""Results of decisions: the effects behind a decided request, as far as the next gate,
+"""Results of decisions: the effects that follow a decided request, up to the next gate,
 and how each ended, as the journal has it. Reads only.
 
-Which nodes are behind a gate is read from the graph. An effect belongs to the newest
+Which nodes come after a gate is read from the graph. An effect belongs to the newest
 round of its gate that asked before it, on the way to where it happened: so what is done
 after a rewind belongs to the approval that the new line went on from.
 """
@@ -68,7 +68,7 @@ _OWN_TASK = (CALL_KIND, AUTHORITY_KIND)
 
 @dataclass(slots=True)
 class EffectResult:
-    """The end of one node behind a gate: how many of its tasks ended in which way (a
+    """The end of one node after a gate: how many of its tasks ended in which way (a
     fan-out has several, and so has a run that went back), and when the last of them
     did. `attempts` are the rows that say so, `failed` that of one that failed. Of what
     whoever asked did elsewhere, `reported` has the lines of the log that say so.
@@ -94,7 +94,7 @@ class EffectResult:
 
     @property
     def words(self) -> str:
-        """How it ended, for people: "done", or "98 done, 2 failed"."""
+        """The end in words: "done", or "98 done, 2 failed"."""
         if list(self.counts.values()) == [1]:
             return self.status
         parts: list[str] = []
@@ -110,7 +110,7 @@ class EffectResult:
 
     @property
     def sentence(self) -> str:
-        """How it ended, with who acted: "pay: done", "the caller reported: failed"."""
+        """The end in words, with who acted: "pay: done", "the caller reported: failed"."""
         if self.reported is None:
             return f"{self.node}: {self.words}"
         if not self.reported.lines:
@@ -125,9 +125,10 @@ def effect_results(
     requests: Sequence[ApprovalRequest],
 ) -> dict[UUID, list[EffectResult]]:
     """Return what came of each of these requests, in the order of the graph's edges;
-    nothing of a request that is not decided, that is about a patch, or whose graph is
-    not here. Three queries of columns, however many requests there are; none if nothing
-    acts behind them; and one for what was asked with no graph. Each has its run loaded.
+    nothing of a request that is not decided, is about a patch, or has a graph that this
+    process lacks. Three queries of columns, however many requests there are; none if
+    nothing acts behind them; and one for what was asked with no graph. Each has its run
+    loaded.
     """
     results: dict[UUID, list[EffectResult]] = {request.id: [] for request in requests}
     behind = _behind(requests)
@@ -144,7 +145,7 @@ def effect_results(
 def read_reasons(
     requests: Iterable[ApprovalRequest], results: Mapping[UUID, list[EffectResult]]
 ) -> None:
-    """Let the results say why whoever asked failed, for a list. One query at most."""
+    """Add to the results of a list why whoever asked failed. One query at most."""
     listed: dict[UUID, ListedReports] = {}
     for id, of_request in results.items():
         for result in of_request:
@@ -163,7 +164,7 @@ def _as_reported(listed: ListedReports) -> EffectResult:
 def _read_journal(
     requests: Sequence[ApprovalRequest], behind: Mapping[UUID, Sequence[Node]]
 ) -> "_Journal | None":
-    """Return the rows about what is behind these requests; None if they are too many."""
+    """Return the rows about what followed these requests; None if there are too many."""
     runs = {request.run_id for request in requests}
     names: set[str] = set()
     for nodes in behind.values():
@@ -176,7 +177,7 @@ def _read_journal(
 
 
 def _behind(requests: Iterable[ApprovalRequest]) -> dict[UUID, list[Node]]:
-    """Return the nodes behind each request that has some."""
+    """Return the nodes after each request, of those that have some."""
     behind: dict[UUID, list[Node]] = {}
     for request in requests:
         nodes = _reached(request)
@@ -269,8 +270,8 @@ def _attempts(runs: Collection[UUID], nodes: Collection[str]) -> list[_Attempt] 
 
 
 def _reached(request: ApprovalRequest) -> list[Node]:
-    """Return the nodes that may have changed something in the world behind a decided
-    request, whatever its outcome.
+    """Return the nodes after a decided request that may have changed something in the
+    world, whatever its outcome.
     """
     if request.status != RequestStatus.APPLIED or request.node == PATCH:
         return []
@@ -289,7 +290,7 @@ def _reached(request: ApprovalRequest) -> list[Node]:
 
 
 def _acting_on(compiled: Compiled, gate: str) -> list[Node]:
-    """Return the nodes that act on the authority of a gate, if behind a later one."""
+    """Return the nodes that act on the authority of a gate but come after a later one."""
     return [
         node
         for node in compiled.nodes.values()
@@ -368,7 +369,7 @@ class _Journal:
             if node.name != request.node:
                 last -= 1
             owner = newest_before(gate, reach, last)
-            # Nothing tells visits apart that were asked in one superstep.
+            # Visits that were asked in one superstep cannot be distinguished.
             is_own = owner is not None and (owner.line, owner.superstep) == (
                 own.line,
                 own.superstep,

@@ -117,9 +117,9 @@ def reports_on(request: ApprovalRequest) -> dict[UUID, OutcomeReport]:
 def listed_reports(
     requests: Sequence[ApprovalRequest],
 ) -> Mapping[UUID, ListedReports]:
-    """Return what was reported of these requests, by request; without those of which
-    nothing was, and nothing is awaited. One query of columns, none unless people were
-    asked with no graph.
+    """Return what was reported of these requests, by request; without those about which
+    nothing was reported and nothing is awaited. One query of columns, none unless
+    people were asked with no graph.
     """
     by_id = {row.id: row for row in requests if _may_be_acted_on(row)}
     if not by_id:

@@ -1,5 +1,5 @@
 """The rounds of gates: in which superstep a gate asked, on which line, and what came of
-it; and which round the task of a node behind the gate belongs to. Reads columns only.
+it; and which round the task of a node after the gate belongs to. Reads columns only.
 """
 
 import sys

@@ -37,7 +37,7 @@ Tier = Mapping[str, Any]
 
 
 def meet_tiers(run_id: UUID, request_id: UUID) -> bool:
-    """Let the due tiers of a request act in order, each once. Returns whether any did.
+    """Apply the due tiers of a request in order, each once. Returns whether any did.
     None acts if the request is closed, if nothing in its run can be decided now, before
     its job is due, or after its deadline, which decides instead.
     """

@@ -23,7 +23,7 @@ DECIDED = {
 @dataclass(frozen=True, slots=True)
 class AskedBefore:
     """The note on a question that is not the first of its gate: who decided the last
-    one, and a sentence for each effect behind it.
+    one, and a sentence for each effect that followed.
     """
 
     decided: str

@@ -73,7 +73,7 @@ class CardPages:
 
     @property
     def writes(self) -> set[str]:
-        """The writes of which a part is requested."""
+        """The writes with a requested part."""
         return {write for write, _ in self.numbers}
 
     def is_requested(self, write: str, part: str) -> bool:

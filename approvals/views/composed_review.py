@@ -273,7 +273,7 @@ def _add_originals(
 def _add_earlier_askings(
     questions: Iterable[Question], requests: Sequence[ApprovalRequest], user: Any
 ) -> None:
-    """Say of each question that its gate asked before. No query if none did."""
+    """Add to each question what its gate asked before. No query if none did."""
     earlier = earlier_askings(requests)
     for question in questions:
         if question.id in earlier:

@@ -254,7 +254,7 @@ def _page_of_search(
     principals: Sequence[str],
 ) -> _Page:
     """Return the requests of a folder that have the words and are taken by whom it is
-    asked for, of the stretch behind the place that the address names. `principals` are
+    asked for, of the stretch after the place that the address names. `principals` are
     the person's, as just read.
     """
     requests = _folder(
@@ -335,8 +335,8 @@ def _folder(
     first: int,
     behind: inbox.InboxPlace | None = None,
 ) -> "QuerySet[ApprovalRequest]":
-    """Return the requests of a folder, at least the first ones, or those behind a
-    place. `principals` are the user's, as just read.
+    """Return the requests of a folder: at least the first ones, or those after a place.
+    `principals` are the user's, as just read.
     """
     if folder == "mine":
         return inbox.waiting_for(user, first=first, behind=behind)

@@ -127,8 +127,8 @@ def _task_of(row: Any) -> TaskKey:
 def channels_of(
     requests: Sequence[ApprovalRequest],
 ) -> "QuerySet[PendingWrite, tuple[Any, ...]]":
-    """Return the query for how many writes each task of these requests, of which there
-    is one at least, has for each channel.
+    """Return the query for how many writes each task of these requests has for each
+    channel. There must be at least one request.
     """
     # Each write has one first revision, so that later ones do not count twice.
     rows = PendingWrite.objects.filter(_of(requests), revision=1).order_by()

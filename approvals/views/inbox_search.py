@@ -1,7 +1,7 @@
 """The search of a folder of the inbox, by words and by the person who has taken a
 review. It looks through a stretch of the folder at a time, so that it costs the same
-however many reviews there are; the next page goes on behind the last one that was
-looked at, whatever has left the folder in the meantime.
+however many reviews there are; the next page continues after the last one examined,
+whatever has left the folder in the meantime.
 """
 
 from typing import Any
@@ -19,8 +19,9 @@ STRETCH = 1_000
 
 @frozen
 class InboxSearch:
-    """The requests that meet the condition. `searched`: how many requests of the folder were
-    looked at. `end`: the place up to which; None where there are no others behind it.
+    """The requests that meet the condition. `searched`: how many requests of the folder
+    were looked at. `end`: the place up to which; None where there are no others after
+    it.
     """
 
     requests: "QuerySet[ApprovalRequest]"
@@ -43,7 +44,7 @@ def search(
     matching = folder.filter(condition, id__in=ids)
     matches = list(matching.values_list("id", flat=True)[: most + 1])
     if len(matches) > most:
-        # The next page begins behind the last one that this page shows.
+        # The next page begins after the last one that this page shows.
         matches = matches[:most]
         places = places[: ids.index(matches[-1]) + 1]
         is_whole = False

@@ -156,8 +156,8 @@ def read_moment(text: str) -> datetime | None:
 
 
 def read_position(text: str) -> tuple[datetime | None, UUID | None]:
-    """Return the moment and the id of the row behind which a page of a list begins;
-    None for both if the address names no such row.
+    """Return the moment and the id of the row after which a page of a list begins; None
+    for both if the address names no such row.
     """
     moment_text, _, id_text = text.partition("~")
     moment = read_moment(moment_text)

@@ -121,7 +121,7 @@ class SignedWrite:
 
     @property
     def against(self) -> bool:
-        """Return whether the verdict lets nothing happen."""
+        """Return whether nothing may happen after this verdict."""
         return self.verdict in ("reject", "skip")
 
 

@@ -121,7 +121,7 @@ class Review:
 
     @property
     def said_by_claims(self) -> set[UUID]:
-        """The requests of which their claim says why this person cannot sign."""
+        """The requests that this person cannot sign because of their claim."""
         return {card.request for card in self.claims if card.is_reason}
 
     @property
@@ -228,7 +228,7 @@ class Review:
 
     @property
     def confirm(self) -> str:
-        """The method by which this person confirms what they sign here, or empty."""
+        """The method with which this person confirms what they sign here, or empty."""
         return strongest(policy.get("confirm", "") for policy in self._policies)
 
     @property

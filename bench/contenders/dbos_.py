@@ -166,8 +166,8 @@ def w3(journaled: bool) -> dict[str, Any]:
 
 
 def w4_die(steps: int) -> dict[str, Any]:
-    """Be killed right after that many steps are durable. Answers before: the run and
-    the seconds of its steps.
+    """Run until this many steps are durable, then be killed. Prints before that the run
+    and the seconds of its steps.
     """
     _launched()
     stamps = here.Stamps([])

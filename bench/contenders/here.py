@@ -95,7 +95,9 @@ class Stamps:
         self._at.append(time.perf_counter())
 
     def facts(self, steps: int) -> dict[str, Any]:
-        """After the last step: its seconds from the second step on, and bytes by mark."""
+        """Return the facts after the last step: its seconds from the second step on,
+        and bytes by mark.
+        """
         assert len(self._at) == steps, "a step was lost or worked on twice"
         self._bytes[str(steps)] = size()
         return {

@@ -130,7 +130,7 @@ def w2(steps: int, size: int, fill: int, marks: list[int]) -> dict[str, Any]:
 
 
 class Gathered(TypedDict):
-    found: Annotated[list[int], operator.add]
+    numbers: Annotated[list[int], operator.add]
     total: int
 
 
@@ -140,27 +140,27 @@ def w3(journaled: bool) -> dict[str, Any]:
 
     def leaf(state: dict[str, int]) -> dict[str, Any]:
         seen.append(state["n"])
-        return {"found": [state["n"]]}
+        return {"numbers": [state["n"]]}
 
     built = StateGraph(Gathered)
     built.add_node("plan", lambda state: {})
     built.add_node("leaf", leaf)
-    built.add_node("join", lambda state: {"total": sum(state["found"])})
+    built.add_node("join", lambda state: {"total": sum(state["numbers"])})
     built.add_edge(START, "plan")
     built.add_conditional_edges(
         "plan", lambda s: [Send("leaf", {"n": n}) for n in range(100)], ["leaf"]
     )
     built.add_edge("leaf", "join")
     built.add_edge("join", END)
-    end, took = _run(built.compile(checkpointer=saver), {"found": [], "total": -1})
+    end, took = _run(built.compile(checkpointer=saver), {"numbers": [], "total": -1})
     assert sorted(seen) == list(range(100)), "a leaf was lost or worked on twice"
     assert end["total"] == sum(range(100))
     return took
 
 
 def w4_die(steps: int) -> dict[str, Any]:
-    """Be killed right after that many steps are durable. Answers before: the run and
-    the seconds of its steps.
+    """Run until this many steps are durable, then be killed. Prints before that the run
+    and the seconds of its steps.
     """
     stamps = here.Stamps([])
     thread = str(uuid.uuid4())

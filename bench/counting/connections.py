@@ -15,8 +15,8 @@ _connect = sqlite3.connect
 
 
 def watch() -> None:
-    """From now on connections use WAL and synchronous=FULL; with BENCH_COUNT set, they
-    count.
+    """Make all later connections use WAL and synchronous=FULL, and count if BENCH_COUNT
+    is set.
     """
     sqlite3.connect = sqlite3.dbapi2.connect = _watched  # type: ignore[assignment]
 

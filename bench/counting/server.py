@@ -27,8 +27,8 @@ def cpu_seconds(place: Place) -> float:
 
 
 def wal_fsyncs(place: Place) -> int:
-    """By client backends of the whole server, since it started. A backend adds its own
-    when it ends.
+    """Return the fsyncs of the WAL by client backends of the whole server, since it
+    started. A backend adds its own when it ends.
     """
     with closing(place.connect()) as link:
         if link.info.server_version >= 180000:

@@ -37,7 +37,7 @@ BY_ITSELF = "by-itself"
 
 
 def pages_of(site: admin.AdminSite) -> list[URLPattern]:
-    """Return the URLs, each behind the log-in of the admin."""
+    """Return the URLs, each of which needs a log-in to the admin."""
     views: dict[str, tuple[Any, str]] = {
         "clean-up/": (choose, "clean_up"),
         "<int:policy>/dry-run/": (show_dry_run, "clean_up_dry_run"),
@@ -180,7 +180,7 @@ def _confirmed(
         )
         return redirect("admin:checkpoints_retentionpolicy_changelist")
     job = retention.prune(policy, by=request.user, confirmed=seen)
-    # After the removal, so that a refused one leaves no confirmation behind.
+    # After the removal, so that a refused one leaves no confirmation.
     policy_schedules.note_confirmed(policy, by=request.user, checkpoints=seen)
     return redirect("admin:clean_up_job", job.id)
 

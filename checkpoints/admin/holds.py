@@ -223,7 +223,7 @@ class KeptRows(ManagedRows):
 
 @admin.register(LegalHold)
 class LegalHoldAdmin(KeptRows):
-    """Runs of which nothing may be removed."""
+    """The runs from which nothing may be removed."""
 
     form = HoldForm
     ending = "Release legal holds?"

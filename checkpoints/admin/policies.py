@@ -112,7 +112,7 @@ MOST_NAMED = 20
 
 
 def _graph_names() -> list[str]:
-    """Return some graphs of which there were runs."""
+    """Return some graphs that have had runs."""
     return list(
         GraphVersion.objects.order_by("name")
         .values_list("name", flat=True)

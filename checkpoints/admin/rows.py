@@ -133,8 +133,9 @@ class ReadOnlyRows(RowsOfRuns):
         return False
 
     def get_queryset(self, request: HttpRequest) -> "QuerySet[Any]":
-        """Without payloads; a row that is opened reads its own. The seal comes with
-        what it covers: read later it would be that of a later state.
+        """Return the rows without payloads; a row that is opened reads its own. The
+        seal is read together with what it covers: read later it would belong to a later
+        state.
         """
         return (
             super()
@@ -249,7 +250,7 @@ class ErasureRecordAdmin(ReadOnlyRows):
 
 @admin.register(models.ErasedRow)
 class ErasedRowAdmin(ReadOnlyRows):
-    """Rows of which something was erased, with their seals before and after."""
+    """Rows from which something was erased, with their seals before and after."""
 
     list_display = ("record_id", "table", "row", "at")
     search_run = "run"
@@ -362,7 +363,9 @@ class MemoryTraceAdmin(ReadOnlyRows):
     actions = ()
 
     def get_queryset(self, request: HttpRequest) -> "QuerySet[Any]":
-        """With what their seals cover, for the list says whether each matches its seal."""
+        """Return the rows with what their seals cover: the list says whether each
+        matches its seal.
+        """
         # `ReadOnlyRows` would leave out the payloads.
         return admin.ModelAdmin.get_queryset(self, request)
 
@@ -386,7 +389,7 @@ class MemoryTraceAdmin(ReadOnlyRows):
     def delete_view(
         self, request: HttpRequest, *args: Any, **kwargs: Any
     ) -> HttpResponse:
-        """One that does not match its seal is not forgotten; the list says why."""
+        """Refuse to forget a row that does not match its seal; the list says why."""
         try:
             return super().delete_view(request, *args, **kwargs)
         except CountersignError as error:

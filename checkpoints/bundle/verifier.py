@@ -84,7 +84,7 @@ NONSENSE = (TypeError, LookupError, AttributeError, RecursionError)
 
 # What a passkey signs is the hash of a document of this type.
 DOCUMENT = "countersign-passkey-1"
-# The place of the flags in an authenticator's data, behind the hash of the site.
+# The place of the flags in an authenticator's data, after the hash of the site.
 FLAGS_AT = 32
 PRESENT = 0x01
 VERIFIED = 0x04
@@ -292,7 +292,7 @@ class Contents:
             content = Fields(**body["row"])
             run = content.id if name == "run" else content.run
             must(run == self.run, "the row is of another run")
-            # A row of which nothing was erased has no such note.
+            # A row from which nothing was erased has no such note.
             note = body.get("erased", {"record": "", "columns": {}})
             self.erased = self._erased_columns(content, **note)
         # The other kinds have nothing that could be compared.

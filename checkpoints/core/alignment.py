@@ -48,9 +48,7 @@ class Stage:
     visits: Mapping[Visit, tuple[str, str]] = field(default_factory=dict, hash=False)
 
     def marks(self) -> list[Mark]:
-        """Return the marks by which it is recognized in the other run; none if it began
-        a line.
-        """
+        """Return the marks that identify it in the other run; none if it began a line."""
         if self.visits:
             return [(self.source, *visit) for visit in self.visits]
         if self.source in _BEGINNINGS:

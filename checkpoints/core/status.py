@@ -1,5 +1,5 @@
-"""The statuses of a run, each of which determines the next possible acts of a person.
-Pure; every module may import it, and it imports none.
+"""The statuses of a run. Each determines what a person may do next. Pure; every module
+may import it, and it imports none.
 """
 
 from enum import StrEnum

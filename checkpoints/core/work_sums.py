@@ -45,7 +45,7 @@ class WorkSums:
         self._start = 0
 
     def use_row(self, slot: int) -> None:
-        """Let this process add to the row of its slot from now on."""
+        """Make this process add to the row of its slot from now on."""
         self._start = slot * _WIDTH
 
     def add(self, name: str, amount: int = 1) -> None:

@@ -32,7 +32,7 @@ Statement = tuple[str, list[Any]]
 Texts = tuple[tuple[str, str], ...]
 """Fields, each with the text after its column: a value to assign, or a condition."""
 
-# The method by which Django tells an expression from a value.
+# The method by which Django distinguishes an expression from a value.
 _EXPRESSION = "resolve_expression"
 _STANDS_FOR_NOW = str(STANDS_FOR_NOW.replace(tzinfo=None))
 """Its form among the parameters of SQLite, the one database where it is a parameter."""
@@ -141,7 +141,7 @@ def copy_rows(model: type[Model], rows: Sequence[Model]) -> None:
         return
     table = quoted(model._meta.db_table)
     text = f"COPY {table} ({names_of(model)}) FROM STDIN"
-    # Django knows no COPY, and translates the errors of its own statements only.
+    # Django has no COPY, and translates only the errors of statements that it sends.
     errors = database.wrap_database_errors
     with database.cursor() as cursor, errors, cursor.copy(text) as copy:
         for row in rows:

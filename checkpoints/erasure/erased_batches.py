@@ -161,7 +161,7 @@ def _seal_anew(
     for name, value in values.items():
         if value and name in type(row).PAYLOADS:
             contents[name] = codec.unpack(value)
-    # The database lets a decision be changed only where its note exists.
+    # The database accepts a change to a decision only if its note exists.
     note_row(row, record, old, contents, protection)
     changed = {name: getattr(row, name) for name in names}
     # The default manager of decisions refuses every change.

@@ -33,7 +33,7 @@ KIND = "erase_run"
 
 def erase_job(lease: JobLease) -> Iterator[Step]:
     """Do a job of the kind `erase_run`, for the record in its facts. Its place is a
-    table, and the key after which it goes on.
+    table and the last key that was done.
     """
     record = ErasureRecord.objects.get(id=UUID(lease.facts["record"]))
     if record.ended_at is None:

@@ -153,7 +153,7 @@ def _of_trace(row: MemoryTrace, eraser: Eraser) -> Values:
     # Encrypted memory is not searched, and forgotten memory has no text left.
     if not values or row.encrypted or row.deleted:
         return values
-    # The text by which it is found is made from its content.
+    # The text that finds it is made from its content.
     content = sealed_columns.unpack_json(values["content"])
     values["text"] = text_of(row.key, content)
     return values

@@ -103,7 +103,7 @@ def _erase_names(files: Collection[UUID], run: Run, eraser: Eraser) -> None:
 
 
 def _is_shown_elsewhere(upload: Upload, run: Run) -> bool:
-    """Return whether the input of another run keeps the name of a file. Only runs of
+    """Return whether the input of another run keeps the name of a file. Only runs from
     which something was erased are opened: each of the others keeps it.
     """
     references = UploadReference.objects.filter(upload=upload)

@@ -409,8 +409,8 @@ def _ended(ending: Ending, now: datetime) -> dict[str, Any]:
 
 
 def _packed(value: dict[str, Any] | None) -> bytes:
-    """Return the content of a payload column for an output or an error, both of which
-    were made canonical where they arose.
+    """Return the content of a payload column for an output or an error. Both were made
+    canonical where they arose.
     """
     if value is None:
         return b""

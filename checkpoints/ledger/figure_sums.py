@@ -37,7 +37,7 @@ class Range:
 
     @property
     def days(self) -> list[str]:
-        """Each day as rows have it."""
+        """The days as the rows have them."""
         first = self.first.toordinal()
         last = self.last.toordinal()
         ordinals = range(first, last + 1)

@@ -91,8 +91,8 @@ class ErasureRecord(Sealed):
 
 
 class ErasedRow(Sealed):
-    """One row of which something was erased: its seal before and after, and the hash of
-    what stands there now.
+    """One row from which something was erased: its seal before and after, and the hash
+    of what stands there now.
     """
 
     IDENTITY = ("record_id", "table", "row")

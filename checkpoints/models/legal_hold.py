@@ -44,7 +44,7 @@ class Lasting(Sealed):
 
 
 class LegalHold(Lasting):
-    """A run of which nothing is removed or erased while the hold lasts."""
+    """A hold on a run: nothing of it is removed or erased while the hold lasts."""
 
     id = models.BigAutoField(primary_key=True)
     # No foreign key: a released hold stays as a record, though its run may be removed.

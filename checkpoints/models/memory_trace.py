@@ -10,7 +10,7 @@ from orchestrator.engine.graphs.trace import LONGEST_KEY, LONGEST_NAMESPACE
 
 
 class MemoryTrace(Sealed):
-    """One remembered thing. A forgotten one stays, empty, with its version, by which an
+    """One remembered thing. A forgotten one stays, empty, with its version, so that an
     older write is recognised.
     """
 

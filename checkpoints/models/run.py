@@ -172,8 +172,8 @@ class Run(Sealed):
                 name="run_by_starter",
                 condition=models.Q(started_by__isnull=False),
             ),
-            # Forks and runs that went back, of which some were not started: few of the
-            # many that are paused.
+            # Forks and runs that went back, some of them not started: few of the many
+            # that are paused.
             models.Index(
                 # The status is the same in all; SQLite needs it to choose this index.
                 fields=["status", "-created_at", "-id"],

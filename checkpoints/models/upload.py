@@ -1,5 +1,5 @@
-"""An uploaded file: bytes in Django's storage, the row that lets inputs refer to them,
-and which runs do.
+"""An uploaded file: bytes in Django's storage, the row by which inputs refer to them,
+and the runs that do.
 """
 
 from django.conf import settings

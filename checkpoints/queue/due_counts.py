@@ -51,8 +51,8 @@ class QueuedVersion:
 
 @frozen
 class DueGraph:
-    """The runs of a graph that need a worker, queued or after their waiting time, of
-    which the oldest has been due for this many seconds.
+    """The runs of a graph that need a worker, queued or after their waiting time. The
+    oldest has been due for this many seconds.
     """
 
     graph: str
@@ -62,7 +62,7 @@ class DueGraph:
 
 @frozen
 class DueQueue:
-    """The graphs of which runs are due, the one whose run has been due the longest
+    """The graphs with runs that are due, the one whose run has been due the longest
     first. `is_cut` says that there are more graphs, or kinds of runs, than were read.
     """
 

@@ -175,8 +175,8 @@ def _first_kind_text(vendor: str) -> str:
 
 
 def _next_kind_text(vendor: str) -> str:
-    """Return an expression for the id of a run of the kind behind that of the row of
-    `kinds`; NULL behind the last one.
+    """Return an expression for the id of a run of the kind after that of the row of
+    `kinds`; NULL after the last one.
     """
     # Three looks at the index. As a comparison of rows it would be one, but SQLite
     # would then walk through all runs of the graph.

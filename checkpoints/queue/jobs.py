@@ -367,7 +367,7 @@ def continue_job(job_id: UUID | str) -> bool:
 
 
 def wake_named(name: str, *, due_in: float) -> bool:
-    """Let a job of this name be due within this many seconds, in the caller's
+    """Make a job of this name due within this many seconds, in the caller's
     transaction. Returns False if none waits longer for its next turn: one that is
     paused, or waits after a failure, is left as it is.
     """

@@ -66,8 +66,8 @@ def _days(ages: Mapping[str, Any] | None) -> dict[str, float]:
 
 
 def confirm_policy(policy: RetentionPolicy, *, by: Any, confirmed: int) -> None:
-    """Let a policy act by itself from its next turn on, as it stands now. `confirmed`
-    is the number of checkpoints that its dry run showed.
+    """Allow a policy, as it stands now, to act by itself from its next turn on.
+    `confirmed` is the number of checkpoints that its dry run showed.
 
     Raises `Forbidden`, `InvalidValue` for a policy that is not valid, and `WrongStatus`
     if the count has moved by more than 1 %.

@@ -85,7 +85,7 @@ class Pruned:
     told: bool = False
 
     def pass_run(self, run: RunAt) -> None:
-        """Note that a run was looked at: the next attempt begins behind it."""
+        """Note that a run was examined: the next attempt begins after it."""
         id_, made_at = run
         self.last = str(id_)
         self.last_at = made_at.isoformat()
@@ -143,7 +143,9 @@ def prune(
 
 
 def _name(graph: str) -> str:
-    """Return the job's name, by which only one removal of a graph runs at a time."""
+    """Return the job's name, which ensures that only one removal of a graph runs at a
+    time.
+    """
     name = f"{KIND} {graph}"
     if len(name) <= LONGEST_NAME:
         return name
@@ -175,7 +177,7 @@ def prune_job(lease: JobLease) -> Iterator[Step]:
     if rule.removes:
         last_step_at = 0.0
         for _ in _removed(lease, rule, by, result, total):
-            # Each removal has saved its progress itself; this only lets the slice end.
+            # Each removal has saved its progress itself; this only ends the slice.
             if time.monotonic() - last_step_at > EVERY_SECONDS:
                 yield result.step(total)
                 last_step_at = time.monotonic()

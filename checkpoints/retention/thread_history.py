@@ -129,10 +129,10 @@ def _remove_from(run: Run, choose: Choose, needs: Needs, *, by: Any) -> bool:
 
 
 def _move_head(run_id: UUID, going: Removable, *, by: Any) -> bool:
-    """Let the thread go on from the newest row that stays, if its head goes, or lines
-    behind that which saved it: of these none may be missing. Returns whether its head
-    moved. In a thread that has ended such lines stay. Raises `WrongStatus` if its head
-    would go.
+    """Move the head of a thread to the newest row that stays. This is done if its head
+    is removed, or if lines after the one that saved its head are: none of those may be
+    missing. Returns whether the head moved. In a thread that has ended such lines stay.
+    Raises `WrongStatus` if its head would go.
     """
     with transaction.atomic():
         run = _locked(run_id)

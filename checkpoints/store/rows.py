@@ -389,7 +389,7 @@ def _require_no_row(run: UUID) -> None:
 
 
 def _require_unerased(run: Run | None) -> None:
-    """Raise `Erased` for a run of which values were erased."""
+    """Raise `Erased` for a run from which values were erased."""
     if run is not None and run.erasure is not None:
         raise Erased(
             f"values of run {run.key} were erased, "

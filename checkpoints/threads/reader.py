@@ -173,8 +173,8 @@ def _saved_line(
 
 
 def require_whole_log(run: Run) -> None:
-    """Raise `TamperedRow` if a line about the newest row of a thread is missing, or one
-    behind it. Two queries, which read no payload.
+    """Raise `TamperedRow` if a line about the newest row of a thread is missing, or a
+    later one. Two queries, which read no payload.
     """
     rows = Checkpoint.objects.filter(run=run.id, seq=run.head_seq)
     last_of_row = rows.values_list("event_seq", flat=True).first()

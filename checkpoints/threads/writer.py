@@ -158,9 +158,9 @@ def move_head(
     by: Any,
 ) -> None:
     """Begin the next line of a locked thread with what the row of a saved checkpoint
-    holds of the points that are `staying`, so that the rows behind it may go. Without a
-    `line` it begins with the state before any work. Raises `WrongStatus` for a thread
-    that takes no checkpoints, `TamperedRow`, `WrongKey`, `SaveFailed`.
+    holds of the points that are `staying`, so that the rows before it may be removed.
+    Without a `line` it begins with the state before any work. Raises `WrongStatus` for
+    a thread that takes no checkpoints, `TamperedRow`, `WrongKey`, `SaveFailed`.
     """
     _require_waiting(run)
     if line is None:
@@ -195,9 +195,9 @@ def require_origin(run: Run, origin: ThreadOrigin) -> None:
 
 
 def wait_again(run: Run, *, by: Any) -> int:
-    """Let a locked thread that had stopped, tampered with or with a restored database,
-    take checkpoints again. Returns the number of the line of the log that says so.
-    Raises `WrongStatus` for one in any other status.
+    """Allow a locked thread to take checkpoints again that had stopped because it was
+    tampered with or its database was restored. Returns the number of the line of the
+    log that says so. Raises `WrongStatus` for one in any other status.
     """
     resumed_seq = run.event_seq + 1
     if run.status not in (Status.FAILED, Status.TAMPERED):

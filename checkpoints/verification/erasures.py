@@ -27,7 +27,7 @@ PAGE = 200
 
 def erasures(subject: Subject) -> Iterator[Fault]:
     """Yield the faults of each record (its seal, its rows, its line in the log), then
-    of each row of which something was erased.
+    of each row from which something was erased.
     """
     run = subject.run
     records = list(ErasureRecord.objects.filter(run=run.id).order_by("at", "id"))

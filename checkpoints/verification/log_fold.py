@@ -154,7 +154,7 @@ class _Fold:
     checkpoint: UUID | None = None
 
     def take(self, change: LoggedChange, row: Checkpoint | None) -> None:
-        """Go on by one change. Raises as `document_by_log` does."""
+        """Fold one more change into the state. Raises as `document_by_log` does."""
         if row is None:
             raise TamperedRow(
                 f"checkpoint {change.checkpoint} is gone, though the log says that it"

@@ -136,7 +136,7 @@ def _fault_of_trace(row: MemoryTrace, run: str = "") -> Fault | None:
 
 
 def _text_for_search(row: MemoryTrace) -> str:
-    """Return the words by which a search finds a trace."""
+    """Return the words with which a search finds a trace."""
     if row.encrypted or row.deleted:
         return ""
     return text_of(row.key, sealed_columns.read_value(row, "content"))

@@ -124,7 +124,7 @@ def removed_history(run: UUID, protection: Protection) -> RemovedHistory:
 
 
 def removed_histories(runs: Mapping[UUID, Protection]) -> dict[UUID, RemovedHistory]:
-    """Return the `removed_history` of these runs, without those of which nothing was
+    """Return the `removed_history` of these runs, without those from which nothing was
     removed. One query.
     """
     facts_by_run: dict[UUID, list[dict[str, Any]]] = {}

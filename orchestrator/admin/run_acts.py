@@ -233,7 +233,7 @@ def _act(
     rows: list[Run],
     reason: str,
 ) -> HttpResponseBase:
-    """Do it with these runs. Returns a file, or a redirect to the list."""
+    """Apply the act to these runs. Returns a file, or a redirect to the list."""
     if act == "export":
         return _bundles(rows, request.user)
     if act == "fork":
@@ -249,7 +249,7 @@ def _act_on_each(
     rows: list[Run],
     reason: str,
 ) -> None:
-    """Do it with each run; a refusal for one run stops no other."""
+    """Apply the act to each run; a refusal for one run does not stop the others."""
     # Reviews are never acted on, and forks and exports do not come here.
     assert act.verb is not None
     done = 0
@@ -265,7 +265,7 @@ def _act_on_each(
 
 
 def _fork(request: HttpRequest, rows: list[Run], reason: str) -> None:
-    """Have a job fork these runs from their last good checkpoints."""
+    """Queue a job that forks these runs from their last good checkpoints."""
     checkpoints = _last_good_checkpoints(rows)
     user: Any = request.user
     try:

@@ -92,8 +92,8 @@ class DoorMessages(APIView):
 
 
 def _door_of(request: Request, slug: str, raw: bytes) -> Door | None:
-    """Return the door for which a message is signed; None if there is no such door, or
-    it is not open or not as it was sealed.
+    """Return the door for which a message is signed; None if there is no such door, it
+    is not open, or it does not match its seal.
     """
     rows = Door.objects.select_related("account")
     door = rows.filter(slug=slug[: verbs.LONGEST_SLUG + 1]).first()

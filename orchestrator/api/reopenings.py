@@ -27,7 +27,7 @@ class ReopeningOut(serializers.Serializer[object]):
 
 
 class RequestReopened(APIView):
-    """Re-open a request: its signatures do not count any more, and people are asked anew
+    """Re-open a request: its signatures no longer count, and people are asked again
     under the policy that its graph has now. Stewards may. GET says what would change.
     """
 

@@ -27,7 +27,7 @@ class UploadBody(serializers.Serializer[Any]):
 
 
 class Uploads(APIView):
-    """Keep a file, and give the reference by which an input names it."""
+    """Keep a file, and return the reference with which an input names it."""
 
     scopes = {"POST": "start"}
     parser_classes = [MultiPartParser]

@@ -75,7 +75,7 @@ class Approval:
 
     @property
     def is_decided(self) -> bool:
-        """Return whether people are not asked any more."""
+        """Return whether people are no longer asked."""
         return self.state not in (OPENING, OPEN)
 
     @property
@@ -141,7 +141,7 @@ def newest_requests(
         rows = rows.only(*only)
     newest: dict[UUID, ApprovalRequest] = {}
     for row in rows.order_by("line", "ordinal"):
-        # A rewind leaves behind what was asked after its departure.
+        # A rewind abandons what was asked after its departure.
         if row.superstep <= reaches[row.run_id].get(row.line, -1):
             newest[row.run_id] = row
     return newest
@@ -163,8 +163,8 @@ def state_of(run: Run, request: ApprovalRequest | None, *, outcome: str | None) 
 
 
 def _refuse_erased(run: Run) -> None:
-    """Raise `Erased` if values of the run were erased: nobody can read any more what
-    people were asked.
+    """Raise `Erased` if values of the run were erased: what people were asked can no
+    longer be read.
     """
     if run.erasure is not None:
         raise Erased(

@@ -129,7 +129,7 @@ def _require_bounded_pattern(pattern: Any, path: str) -> None:
 
 
 def _choices(pattern: str) -> int:
-    # What stands in a class, or behind a backslash, is no choice.
+    # A sign in a class, or after a backslash, is no choice.
     plain = _SINGLE.sub("x", pattern)
     return len(_CHOICE.findall(_GROUP.sub("(", plain)))
 

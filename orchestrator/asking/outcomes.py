@@ -147,7 +147,7 @@ def _new_outcomes(
 def _require_signed(
     approval: Approval, item: ItemStanding, outcome: ItemOutcome
 ) -> None:
-    # What is signed of one item lets nobody act as long as others are open.
+    # Nobody acts on a signed item as long as others are open.
     if approval.state not in LETS_ACT:
         raise WrongStatus(
             f"nobody may act on item {item.id}: its approval is {approval.state}",

@@ -254,7 +254,7 @@ def _item(item: Mapping[str, Any], path: str) -> dict[str, Any]:
     members = {"id", "value", "label", "schema", "effect"}
     _require_members(item, path, {"id", "value"}, members)
     _require_text(item["id"], f"{path}.id", LONGEST_ID)
-    # It is shown in parentheses behind the label, and must not be read in two ways.
+    # It is shown in parentheses after the label, and must not be ambiguous.
     if {"(", ")"} & {*item["id"]}:
         raise InvalidValue(f"{path}.id: an id has no parentheses", path=f"{path}.id")
     label = item.get("label") or ""

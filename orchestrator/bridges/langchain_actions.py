@@ -16,7 +16,9 @@ PER_CALL = "per_call"
 
 @frozen
 class Action:
-    """A tool call that waits. `may_edit` says whether the middleware lets people edit."""
+    """A tool call that waits. `may_edit` says whether the middleware allows people to
+    edit.
+    """
 
     tool: str
     arguments: Any

@@ -94,7 +94,7 @@ async def _answer(flow: Awaitable[Any]) -> Any:
 
 
 async def _shown(ctx: Context, approval: Approval) -> InputRequiredResult | None:
-    """Have the page of the review opened, by a client that can. Its answer is no verdict."""
+    """Ask a client that can to open the page of the review. Its answer is no verdict."""
     elicitation = ctx.client_capabilities and ctx.client_capabilities.elicitation
     if not elicitation or elicitation.url is None:
         return None

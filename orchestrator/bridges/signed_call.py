@@ -42,7 +42,9 @@ class Rejected(Exception):
 
 
 def key_of(library: str, *ids: str) -> str:
-    """Return the key of an approval from the ids by which a library knows a call again."""
+    """Return the key of an approval from the ids with which a library recognizes a
+    call.
+    """
     key = ",".join((library, *(quote(id_, safe="") for id_ in ids)))
     if len(key) <= _LONGEST_KEY:
         return key

@@ -129,7 +129,7 @@ class Connection:
             following = next_page(following, page)
 
     def events(self, run: str, after: int) -> Iterator[Event]:
-        """Yield the lines of the log of a run behind a line, as they come."""
+        """Yield the lines of the log of a run after a line, as they come."""
         call = Call[Any]("GET", stream_of(run))
         reader = EventReader(after)
         while True:
@@ -228,7 +228,7 @@ class AsyncConnection:
             following = next_page(following, page)
 
     async def events(self, run: str, after: int) -> AsyncIterator[Event]:
-        """Yield the lines of the log of a run behind a line, as they come."""
+        """Yield the lines of the log of a run after a line, as they come."""
         call = Call[Any]("GET", stream_of(run))
         reader = EventReader(after)
         while True:

@@ -61,8 +61,8 @@ class DecisionSet:
         return self._decide("reject", writes, reason=reason)
 
     def skip(self, *writes: UUID | str, reason: str = "") -> Self:
-        """Let the way go on without these calls. Raises as `approve`; `InvalidValue`
-        where the gate lets nobody skip.
+        """Skip these calls: the run continues without them. Raises as `approve` does,
+        and `InvalidValue` if the gate does not allow it.
         """
         if not self.request["policy"].get("skip"):
             raise InvalidValue(NOT_SKIPPABLE, path="verdict")

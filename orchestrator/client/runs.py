@@ -50,7 +50,7 @@ class Runs:
         return self._connection.carry_out(self._flows.send(call))
 
     def events(self, id_or_key: str, after: int = 0) -> Iterator[Event]:
-        """Yield the lines of its log behind the line `after`, as they come, each once,
+        """Yield the lines of its log after the line `after`, as they come, each once,
         over cuts too. It does not end with the run, which may be rewound.
         """
         return self._connection.events(id_or_key, after)

@@ -431,7 +431,7 @@ class DivergedTask(TypedDict):
 
 
 class EffectOut(TypedDict):
-    """The end of one node behind a decided request."""
+    """The end of one node after a decided request."""
     node: str
     effect: str
     status: str
@@ -508,8 +508,8 @@ class ForkBody(TypedDict):
 
 class GateOut(TypedDict):
     """The figures of one gate. Shares are of the decisions of people, from 0 to 1;
-    null where there is nothing of which one could be said. They and `seconds` are
-    null where fewer than five people have signed."""
+    null where there are no decisions to count. They and `seconds` are null where
+    fewer than five people have signed."""
     graph: str
     gate: str
     requests: int
@@ -671,7 +671,7 @@ class NewApprovalOut(TypedDict):
 
 
 class NoticeOut(TypedDict):
-    """A notice of the caller. Of a run that they may not see any more it has no ids,
+    """A notice of the caller. If they may no longer see its run, it has no ids,
     `event` and `outcome` are empty, and `visible` is false. What came later has
     the higher `number`."""
     number: int
@@ -1066,8 +1066,8 @@ class StandingOut(TypedDict):
 
 
 class StandingPolicyOut(TypedDict):
-    """A policy by which a person lets a gate sign by itself: within which limits,
-    until when, and how many writes of how many it has signed."""
+    """A policy with which a person allows a gate to sign by itself: its limits, its
+    end, and how many of how many writes it has signed."""
     id: str
     number: int
     by: str

@@ -12,8 +12,8 @@ Facts = dict[str, Any]
 
 
 def facts_of_thread(run: Run, at: Checkpoint) -> Facts | None:
-    """Return the names of a checkpoint by which its engine finds it; None for a run that
-    is no thread. One query for a thread.
+    """Return the names under which the engine of a checkpoint finds it; None for a run
+    that is no thread. One query for a thread.
     """
     if not threads.is_thread(run):
         return None

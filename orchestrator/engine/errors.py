@@ -67,7 +67,7 @@ class StaleLease(_Named):
 
 
 class StaleProposal(_Named):
-    """What you saw has changed since. Read what moved, then decide again."""
+    """The values that you saw have changed since. Read what moved, then decide again."""
 
     code_of_class = "stale_proposal"
 
@@ -95,16 +95,16 @@ class Claimed(_Named):
 
 
 class DeadlinePassed(_Named):
-    """Nobody decided in time, and the gate lets its run fail then. Resume the run:
-    people are asked again, with a new deadline.
+    """Nobody decided in time, and the gate then fails its run. Resume the run: people
+    are asked again, with a new deadline.
     """
 
     code_of_class = "deadline_passed"
 
 
 class AuthorityLost(_Named):
-    """The signatures on which a node would act do not count any more, so it did not
-    begin. Give back what was taken and resume, or fork the run from before its gate.
+    """The signatures on which a node would act no longer count, so it did not begin.
+    Give back what was taken and resume, or fork the run from before its gate.
     """
 
     code_of_class = "authority_lost"
@@ -119,7 +119,7 @@ class NotAReviewer(_Named):
 
 
 class ConfirmationRequired(_Named):
-    """Who signs here must show once more who they are. Sign on the page of the review,
+    """Signers here must show once more who they are. Sign on the page of the review,
     which asks for it.
     """
 
@@ -158,8 +158,8 @@ class ConflictingWrites(_Named):
 
 class MissingSecrets(_Named):
     """The graph needs secrets that neither this process nor a live worker has. Put the
-    values that are named into COUNTERSIGN["SECRETS"] of the workers, start them anew,
-    and try again.
+    values that are named into COUNTERSIGN["SECRETS"] of the workers, restart them, and
+    try again.
     """
 
     code_of_class = "missing_secrets"
@@ -199,7 +199,7 @@ class OlderSeal(WrongKey):
 
 class InvalidBundle(_Named):
     """A bundle cannot be imported: `line` and `reason` say where and why. Ask for it to
-    be exported anew; add the key of its installation to the trusted ones, if you trust
+    be exported again; add the key of its installation to the trusted ones, if you trust
     it.
     """
 
@@ -231,8 +231,8 @@ class TamperedUpload(TamperedRow):
 
 
 class Erased(_Named):
-    """What was asked of has been erased, so nothing can go on from it. Its pages say by
-    whom, when and why; use another run.
+    """The values that this needs have been erased, so nothing can go on from them. Its
+    pages say by whom, when and why; use another run.
     """
 
     code_of_class = "erased"

@@ -351,9 +351,9 @@ class Reviewers:
         return veto_of(self._compiled, node, gate, seen, settlement.writes).why
 
     def _ask_policy(self, request: _PlayedRequest, state: State) -> None:
-        """Let the automatic policy of a gate sign the open revisions about which it was
-        not asked before, where it decides alone: beside it a decider stands for all
-        others.
+        """Sign by the automatic policy of a gate the open revisions about which it was
+        not asked before. Only where it decides alone: beside it a decider stands for
+        all others.
         """
         gate = self._gate(request.task.node)
         if gate.auto is None or gate.quorum > 1:
@@ -508,8 +508,8 @@ class Reviewers:
             self._show_anew(request, state, edited, decided_before)
 
     def _pass_deadline(self, request: _PlayedRequest) -> None:
-        """Let the deadline of a request decide its open writes. Raises `InvalidValue`
-        if its gate has none, and `DeadlinePassed` if it lets the run fail.
+        """Decide the open writes of a request by its deadline. Raises `InvalidValue` if
+        its gate has none, and `DeadlinePassed` if the run fails by it.
         """
         gate = self._gate_on_run(request.task.node)
         if gate.deadline is None:

@@ -88,7 +88,7 @@ def current(name: str) -> Compiled:
     versions = _versions(name)
     if not versions:
         raise _unknown(name)
-    # `register` lets only one version of a graph say current=True.
+    # `register` allows only one version of a graph to say current=True.
     for compiled in versions:
         if compiled.graph.current:
             return compiled

@@ -234,7 +234,7 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
     status = _status(session, step.frontier, after)
     beside = None
     if not _writes_checkpoint_alone(session, worked):
-        # By the database's clock, by which windows end.
+        # The database's clock decides when windows end.
         beside = _rows_beside(session, worked, lease.now())
 
     # Now the rows: the checkpoint, and the run's own.
@@ -464,7 +464,7 @@ def _settle(
     lease = session.lease
     graph = session.graph
     before = session.head.payload.state
-    # By the database's clock, by which windows end.
+    # The database's clock decides when windows end.
     at = lease.now()
 
     # Which decisions still stand on what is there now.

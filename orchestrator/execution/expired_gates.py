@@ -1,5 +1,5 @@
-"""Gates whose deadline lets the run fail: the run fails when the deadline has closed
-their requests, and when it is resumed the same proposals are asked about again.
+"""Gates whose deadline fails the run: the run fails when the deadline has closed their
+requests. When it is resumed, people are asked about the same proposals again.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -120,7 +120,7 @@ def _opening(session: Session) -> NewRequests:
         state,
         lease.superstep,
         session.input,
-        # By the database's clock, by which windows end.
+        # The database's clock decides when windows end.
         lease.now(),
         unsigned=session.unsigned_change,
     )

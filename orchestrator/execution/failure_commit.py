@@ -116,7 +116,7 @@ def commit_open_superstep(
     calls_made = _calls_made(session, unfinished)
 
     def act() -> Head:
-        # By the database's clock, by which windows end.
+        # The database's clock decides when windows end.
         at = lease.now()
         payload = session.head.payload
         state = execution_memory.values_to_be_held(

@@ -415,7 +415,7 @@ def _turn(session: Session, heart: Heartbeat, draining: Callable[[], bool]) -> b
 
 
 def _fail(session: Session, error: CountersignError) -> bool:
-    """Let the run fail with this error. Returns whether the slice still has the run."""
+    """Fail the run with this error. Returns whether the slice still has the run."""
     # The error may come from a head whose commit had to be made again; then the turn is
     # repeated on what stands.
     if not commit.await_commit(session):
@@ -435,7 +435,7 @@ def _rest(session: Session, heart: Heartbeat) -> bool:
 
 
 def _ask_more(session: Session) -> bool:
-    """Let the run fail with what a deadline has closed, or ask again; else ask the
+    """Fail the run because of what a deadline has closed, or ask again; else ask the
     automatic policies of gates.
     """
     if session.has_expired:
@@ -624,10 +624,10 @@ def _call(
 
 
 def _end_begun_calls(session: Session, ended: _Ended, begun: Sequence[Task]) -> None:
-    """Let calls that began before a crash and were not proposed again end as they did
-    if the journal has their result, be unknown if they may have happened, and fail
-    otherwise. That is no error of their nodes, whose edges for errors would act beside
-    what may have happened.
+    """Settle calls that began before a crash and were not proposed again: they end as
+    the journal says, are unknown if they may have happened, and fail otherwise. That is
+    no error of their nodes, whose edges for errors would act beside what may have
+    happened.
     """
     unsettled = open_superstep.unsettled_tasks(session.graph, session.entries)
     for task in begun:

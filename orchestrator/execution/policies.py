@@ -30,7 +30,7 @@ def ask_policies(session: Session) -> bool:
 
 def _ask(session: Session) -> None:
     waiting = session.unasked_of_policies()
-    # Somebody may have decided in the meantime.
+    # A person may have decided in the meantime.
     if not waiting:
         return
     lease = session.lease
@@ -97,7 +97,7 @@ def _answer_of_standing(
         why = WITHDRAWN
     elif signers.was_signed_elsewhere(state):
         why = REPEATED
-    # What is proposed may come of any of it, and no function says of which.
+    # A proposal may come from any of it, and no function says from which.
     why = why or session.unsigned_change(tuple(session.graph.channels), DECIDES)
     usable = [] if why else signers.usable_for(request)
     return PolicyAnswer(state, why, "", (), usable)

@@ -188,9 +188,9 @@ class Session:
         return self.requests
 
     def reread_requests(self) -> None:
-        """Have the open requests read again at the next look, if commits of this slice
-        have relied on them. A run that is about to pause would wait forever for one
-        whose row is gone, which moves no log.
+        """Mark the open requests to be read again at the next look, if commits of this
+        slice have relied on them. A run about to pause would wait forever for a request
+        whose row is gone, because that adds no line to its log.
         """
         if self._compared:
             self.lease.moved = True

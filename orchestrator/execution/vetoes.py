@@ -34,8 +34,8 @@ DECIDES = "that its veto lets this pass"
 
 @frozen
 class Vetted:
-    """What a settlement applies once vetoes were asked, and their answers: also those of
-    gates that it does not apply, because what they hold stays open.
+    """The gates that a settlement applies once vetoes were asked, and all answers: also
+    those of gates that it does not apply, because their writes stay open.
     """
 
     settlement: Settlement
@@ -54,8 +54,8 @@ class Vetted:
 
 
 def vetted_settlement(session: Session, heart: Heartbeat, state: State) -> Vetted:
-    """Return what is applied on this state, with memory as gates see it. A gate that its
-    veto keeps open is left out, and the ones behind it are asked on the state without it.
+    """Return what is applied on this state, with memory as gates see it. A gate that
+    its veto keeps open is left out, and later ones are asked on the state without it.
     Raises as `settle_gates` does.
     """
     waiting = session.settled_gates()

@@ -12,7 +12,7 @@ from checkpoints.queue.jobs import JobLease, Step
 
 
 def meet_job(lease: JobLease) -> Iterator[Step]:
-    """Meet the deadline of the request that the job names. Done twice it decides
+    """Apply the deadline of the request that the job names. A second time it decides
     nothing more.
     """
     request = UUID(lease.facts["request"])
@@ -22,8 +22,8 @@ def meet_job(lease: JobLease) -> Iterator[Step]:
 
 
 def meet_tier_job(lease: JobLease) -> Iterator[Step]:
-    """Let the tiers act that have come in the request that the job names. Done twice
-    none of them acts again.
+    """Apply the due tiers of the request that the job names. A second time none of them
+    acts again.
     """
     request = UUID(lease.facts["request"])
     if lease.run is not None:

@@ -171,7 +171,7 @@ async def followed(scope: tail.Scope, run: UUID, seq: int) -> AsyncIterator[byte
                 await stream.rung(nudge, min(tail.CHECK_AGAIN, stream.HEARTBEAT))
                 head = (await tail.heads(scope, [run])).get(run)
                 if head is None:
-                    return  # they may not see it any more
+                    return  # they may no longer see it
                 if head > seq:
                     look = await _look(scope, run)
                     seq = look.seq

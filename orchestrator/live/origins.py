@@ -83,8 +83,8 @@ def parse_origin(text: str) -> Origin | None:
 
 
 def _scheme(request: ASGIRequest, scope: Scope) -> str:
-    """Return the scheme by which the page was reached: as the trusted proxy reports it,
-    else the server, else as the settings require.
+    """Return the scheme of the page's address: as the trusted proxy reports it, else
+    the server, else as the settings require.
     """
     if settings.SECURE_PROXY_SSL_HEADER:
         return request.scheme or "http"

@@ -156,7 +156,7 @@ def writer() -> Iterator[Callable[[RunCopies], None]]:
 
 
 class _Copy:
-    """One copy: ids of the template's rows -> ids of its own."""
+    """One copy: ids of the template's rows -> ids of the copied rows."""
 
     def __init__(
         self, template: Template, rows: dict[type[Model], list[Any]], age: timedelta

@@ -118,12 +118,12 @@ def kept_readings() -> Readings:
 
 
 def forget_readings() -> None:
-    """Let the next readings be new."""
+    """Forget the kept readings, so that the next ones are new."""
     _cache.forget()
 
 
 def read() -> Readings:
-    """Return what the database holds now. Six queries, of which none may take longer
+    """Return what the database holds now. Six queries, none of which may take longer
     than `STATEMENT_SECONDS` on PostgreSQL.
     """
     with short_statements(STATEMENT_SECONDS):

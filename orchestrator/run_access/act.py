@@ -103,7 +103,7 @@ def sees_all_runs(by: Any) -> bool:
 
 
 def name_of(by: AbstractBaseUser | None) -> str:
-    """Return the name by which the log records the actor; empty for the system."""
+    """Return the name under which the log records the actor; empty for the system."""
     if not by:
         return ""
     return by.get_username()

@@ -171,7 +171,7 @@ def _rows() -> Any:
 
 @frozen
 class _Target:
-    """The version by which the runs of a graph will be judged, except those of `later`
+    """The version that will judge the runs of a graph, except those of `later`
     versions; or the reason why none will be.
     """
 
@@ -181,8 +181,8 @@ class _Target:
 
 
 def _targets(names: Collection[str]) -> dict[str, _Target]:
-    """Return for each graph the version by which runs will be judged: the newest one
-    after a worker with these graphs has started, which notes its current versions.
+    """Return for each graph the version that will judge its runs: the newest one after
+    a worker with these graphs has started and noted its current versions.
     """
     newest, later = versions_once_noted(names)
     return {name: _target(name, newest.get(name), frozenset(later)) for name in names}
@@ -201,7 +201,7 @@ def _target(name: str, newest: str | None, later: frozenset[str]) -> _Target:
 @frozen
 class _Share:
     """Those runs at one place that share a judgement. `only` is the condition (on
-    `run`) that tells them from the others there.
+    `run`) that distinguishes them from the others there.
     """
 
     judgement: Judgement

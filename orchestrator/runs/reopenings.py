@@ -1,5 +1,5 @@
-"""Re-opening: a steward lets an open request be asked again under the policy that its
-graph has now. Its signatures stay as rows, and count no more.
+"""Re-opening: a steward has an open request asked again under the policy that its graph
+has now. Its signatures stay as rows, and count no more.
 
 The old request is withdrawn, and another one asks about the same proposals, in one
 transaction under the run's lock. No node runs for it, and the run waits as before; it
@@ -128,8 +128,8 @@ def changes_of_reopening(request: ApprovalRequest, *, at: datetime) -> list[str]
 
 
 def _require_change(request: ApprovalRequest, opened: ApprovalRequest) -> None:
-    """Raise `WrongStatus` unless the new policy asks for something else, and lets
-    nothing through by silence that the old one would not have.
+    """Raise `WrongStatus` unless the new policy asks for something else, and nothing
+    passes by silence that the old one would have held.
     """
     if not changed_parts(request.policy, opened.policy):
         raise WrongStatus(

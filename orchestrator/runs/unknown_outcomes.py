@@ -127,7 +127,7 @@ def settle_task(
         task=row.task,
         happened=happened,
     )
-    # The last settling lets the run continue, or ends it if a cancel waits for that.
+    # After the last settling the run continues, or ends if a cancel waits for that.
     if _unknown_rows(run).exists() or run.status != Status.UNKNOWN:
         locked_run.append_locked(run, [event], at=timezone.now())
     elif run.cancel_at:
@@ -236,7 +236,7 @@ def may_be_going_on(row: TaskResult) -> str | None:
     """
     if row.thread_ended_at or _is_worker_gone(row):
         return None
-    # By the database's clock, by which it was written: hosts may differ by hours.
+    # By the database's clock, which also set it: hosts may differ by hours.
     over = TaskResult.objects.filter(id=row.pk, over_at__lt=db_now()).exists()
     return "maybe" if over else row.over_at.isoformat()
 

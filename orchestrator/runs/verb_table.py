@@ -197,8 +197,8 @@ CANCEL = Verb(
     "in hand. What it asks is withdrawn.",
     arguments=(REASON,),
 )
-# Its command lets exactly one of --happened and --did-not be chosen, so it declares its
-# options itself.
+# Its command takes exactly one of --happened and --did-not, so it declares its options
+# itself.
 SETTLE = Verb(
     name="settle",
     acts_on="run",

@@ -205,8 +205,8 @@ def start_or_find(request: StartRequest) -> tuple[Run, bool]:
     payload = Payload(
         compiled.fresh_state(), diagnostics.fresh(), begin(compiled).to_json()
     )
-    # Inserted without looking first: if two starts come at once, the unique key lets
-    # one in.
+    # Inserted without looking first: if two starts come at once, the unique key admits
+    # one.
     try:
         with transaction.atomic():
             opened = ledger.create_run(
@@ -455,7 +455,7 @@ def _run_to_resume(run_id: UUID | str, *, by: Any) -> Run:
 
 
 def _allow_start(run: Run, *, by: Any) -> list[NewEvent]:
-    """Let the nodes of a fork start that was made paused."""
+    """Allow the nodes of a fork that was made paused to start."""
     row = lines.line_row(run, run.line)
     if row is None or lines.NOT_STARTED not in row.stops:
         return []

@@ -367,7 +367,7 @@ def stage_requests(
         state,
         point.checkpoint.superstep,
         point.input,
-        # By the database's clock, by which windows end.
+        # The database's clock decides when windows end.
         read_now() if point.graph.has_policies else timezone.now(),
         # A patch must not decide whom a gate asks.
         asked_on=point.state,

@@ -82,7 +82,7 @@ def shortcuts(request: HttpRequest) -> HttpResponse:
 
 
 def keep_shortcuts(answer: HttpResponse, *, on: bool) -> None:
-    """Let the browser remember whether shortcuts are switched off, so that no page
+    """Set the cookie that says whether shortcuts are switched off, so that no page
     needs a query for it.
     """
     # Shortcuts are on unless the cookie says otherwise.

@@ -48,7 +48,7 @@ class SignIn(LoginView):
 
 
 def restore_preferences(answer: HttpResponse, user: Any) -> None:
-    """Let the browser of a person who has just signed in show what they chose.
+    """Set the cookies of a person who has just signed in to what they chose.
 
     The cookies are the browser's: another person may have used it before.
     """

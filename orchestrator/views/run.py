@@ -187,7 +187,7 @@ def _context(
 ) -> Facts:
     """Return everything that the page shows."""
     user = request.user
-    # A listed row has a run of which only a few columns were read, and no payload.
+    # Only a few columns of a listed row's run were read, and no payload.
     compares = tab == "changed"
     read = timeline.read_step(run, at, with_before=compares)
     at = read or timeline.get_checkpoint(at.id)

@@ -383,7 +383,7 @@ def held_rows(snapshot: Facts) -> set[str]:
 
 def result_rows(checkpoint: Checkpoint, snapshot: Facts, query: Query) -> Facts:
     """Return the outputs of the nodes of this checkpoint: the journal's rows, and an
-    entry for each visit of which no output was kept.
+    entry for each visit whose output was not kept.
     """
     results = _results_of(checkpoint)
     rows = [_result(row, protection_of(checkpoint.run)) for row in results]

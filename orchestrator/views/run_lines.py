@@ -44,7 +44,7 @@ def way_of(run: Run) -> Way:
 
 
 def is_superseded(row: Checkpoint, way: Way) -> bool:
-    """Return whether the run left the checkpoint behind when it went back."""
+    """Return whether the run abandoned the checkpoint when it went back."""
     last_by_line = dict(way)
     if row.line not in last_by_line:
         return True

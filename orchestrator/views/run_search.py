@@ -1,5 +1,5 @@
 """The search of the list of runs. It looks through a stretch of the list at a time, so
-that it costs the same however many runs there are; the next page goes on behind it. A
+that it costs the same however many runs there are; the next page continues after it. A
 run whose whole key, or enough of whose id, is typed is found wherever it is.
 """
 

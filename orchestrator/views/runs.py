@@ -120,7 +120,7 @@ def runs_page(request: HttpRequest) -> HttpResponse:
         result = _searched(request, runs)
         of_tab = _counts(result.runs)
         if cursor:
-            # A search goes on behind the last row of the page before.
+            # A search continues after the last row of the page before.
             result = _searched(request, _before(runs, cursor))
         # One row more than a page shows whether there is another page.
         rows = _first_rows(result.runs, tab, statuses, limit=PAGE + 1)
@@ -260,7 +260,7 @@ def _newer(runs: VisibleRuns, since: UUID) -> VisibleRuns:
     moment = made_at(since)
     if moment is None:
         return newer
-    # Only this bound lets the indexes by time answer.
+    # Only with this bound can the indexes by time be used.
     return newer.filter(created_at__gt=moment - CLOCKS_DIFFER)
 
 
@@ -392,7 +392,7 @@ def _searched(request: HttpRequest, runs: VisibleRuns) -> Search:
 
 
 def _metadata(request: HttpRequest) -> dict[str, str]:
-    """Return the metadata by which the list is narrowed: name -> text.
+    """Return the metadata that narrows the list: name -> text.
 
     Raises `InvalidValue`.
     """
@@ -401,8 +401,8 @@ def _metadata(request: HttpRequest) -> dict[str, str]:
 
 
 def _metadata_filters(request: HttpRequest) -> list[dict[str, str]]:
-    """Return the metadata by which the list is narrowed, each with the address of the
-    list without it.
+    """Return the metadata that narrows the list, each with the address of the list
+    without it.
     """
     filters: list[dict[str, str]] = []
     for name, text in _metadata(request).items():

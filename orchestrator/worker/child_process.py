@@ -14,7 +14,7 @@ _parent = 0
 
 
 def end_with_parent() -> None:
-    """Let the system kill this process when its parent ends. Only Linux can; elsewhere
+    """Have the system kill this process when its parent ends. Only Linux can; elsewhere
     this does nothing.
     """
     if _libc is not None:
@@ -22,8 +22,8 @@ def end_with_parent() -> None:
 
 
 def bind_forks() -> None:
-    """Let each process that is forked from here on, and from those, die with its
-    parent. Cannot be undone.
+    """Make every process forked from now on, and its own children, die with its parent.
+    This cannot be undone.
     """
     os.register_at_fork(before=_note_parent, after_in_child=_bind)
 

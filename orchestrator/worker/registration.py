@@ -1,4 +1,4 @@
-"""The row by which other processes see this cluster: its heartbeat, what it can run,
+"""The row in which other processes see this cluster: its heartbeat, what it can run,
 and requests that it drain.
 
 The pusher writes it between two looks, so that no thread has to survive a fork; the

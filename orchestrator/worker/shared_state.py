@@ -1,4 +1,4 @@
-"""The state that the processes of one cluster share: memory, and a pair of sockets by
+"""The state that the processes of one cluster share: memory, and a pair of sockets with
 which they wake the pusher, both made before the fork.
 
 The broker makes it; pusher, workers, sentinel and the main process read it. It has no

@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 
 def advance(run_id: str, epoch: int) -> None:
     """Execute one slice of the run, if the claim still holds. Never raises: a lease
-    left behind expires by itself.
+    that remains expires by itself.
     """
     claim = Claim(UUID(run_id), epoch)
 

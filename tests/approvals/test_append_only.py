@@ -19,10 +19,13 @@ def test_a_missing_trigger_is_reported_and_the_next_migrate_puts_it_back(
     assert append_only.missing_triggers() == []
     append_only.remove_triggers()
     try:
-        found = append_only.check_triggers(
+        warnings = append_only.check_triggers(
             list(apps.get_app_configs()), databases=["default"]
         )
-        assert [one.id for one in found] == ["approvals.W001", "approvals.W001"]
+        assert [warning.id for warning in warnings] == [
+            "approvals.W001",
+            "approvals.W001",
+        ]
     finally:
         call_command("migrate", verbosity=0)
     assert append_only.missing_triggers() == []

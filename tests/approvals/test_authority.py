@@ -417,7 +417,7 @@ def _paying_many(writes: int) -> Graph:
 
 
 def _statements_of_authority(run: Run) -> int:
-    """How many statements verify the authority of the run's payment."""
+    """Return how many statements verify the authority of the run's payment."""
     counts: list[int] = []
 
     def counted(judge: Judge, *arguments: Any) -> None:

@@ -50,11 +50,11 @@ def test_under_asgi_the_first_part_of_a_bundle_leaves_before_the_last_is_read(
         Browser(people.auditor).cookie,
         lambda part: (len(read), part),
     )
-    found = asyncio.run(arrived)
+    parts = asyncio.run(arrived)
     assert len(read) > 10
-    assert found[0][0] < len(read), "the first part is sent before the last one is read"
+    assert parts[0][0] < len(read), "the first part is sent before the last one is read"
     assert bundle.verify(
-        io.BytesIO(b"".join(part for _, part in found)), bundle.public_key()
+        io.BytesIO(b"".join(part for _, part in parts)), bundle.public_key()
     ).ok
 
 

@@ -49,7 +49,7 @@ def _edit(run: Run) -> Decision:
     return Decision.objects.get(run=run.id, verdict="edit")
 
 
-def _told(run: Run, by: User | None = None) -> Any:
+def _statement(run: Run, by: User | None = None) -> Any:
     return opened(
         export_receipt(_edit(run).id, by=by), PAYLOAD_TYPE, bundle.public_key()
     )
@@ -58,7 +58,7 @@ def _told(run: Run, by: User | None = None) -> Any:
 def test_the_file_tells_who_decided_what_on_what_they_saw_and_what_came_of_it(
     run: Run, people: cast.People
 ) -> None:
-    document = _told(run, people.reviewer)
+    document = _statement(run, people.reviewer)
     decision = _edit(run)
     assert document["decision"]["by"] == people.reviewer.get_username()
     assert document["decision"]["verdict"] == "edit"
@@ -85,7 +85,7 @@ def test_the_file_and_a_bundle_of_the_run_prove_each_other(run: Run) -> None:
         for line in lines_of(out.getvalue())
         if line["kind"] == "event"
     }
-    document = _told(run)
+    document = _statement(run)
     assert lines[document["log"]["seq"]]["hash"] == document["log"]["hash"]
     assert (
         lines[document["log"]["seq"]]["type"]
@@ -121,7 +121,8 @@ def test_it_is_for_who_signed_and_for_auditors_who_see_the_run(
     run: Run, people: cast.People
 ) -> None:
     assert (
-        _told(run, people.auditor)["decision"]["by"] == people.reviewer.get_username()
+        _statement(run, people.auditor)["decision"]["by"]
+        == people.reviewer.get_username()
     )
     for other in (people.nobody, people.second_reviewer, people.starter):
         with pytest.raises(UnknownThing):
@@ -134,7 +135,7 @@ def test_who_signed_and_sees_the_run_no_more_gets_no_values(
     run: Run, people: cast.People
 ) -> None:
     people.reviewer.groups.clear()
-    document = _told(run, User.objects.get(pk=people.reviewer.pk))
+    document = _statement(run, User.objects.get(pk=people.reviewer.pk))
     assert document["decision"]["verdict"] == "edit"
     assert document["write"]["final_value"] is None
     assert document["write"]["label"] is None
@@ -145,7 +146,7 @@ def test_nothing_of_an_encrypted_run_is_readable_in_it(
     tmp_path: Path, people: cast.People
 ) -> None:
     run = signed_run(tmp_path, people, encrypted=True)
-    document = _told(run)
+    document = _statement(run)
     assert document["run"]["encrypted"]
     assert (
         document["write"]["final_value"],
@@ -211,7 +212,7 @@ def test_lines_that_were_removed_on_purpose_are_told_as_none(
     monkeypatch.setattr(
         "approvals.exported_receipt.removed_history", lambda *_: history
     )
-    document = _told(run)
+    document = _statement(run)
     assert document["log"] is None
     assert document["outcome"]["applied"] is None
     assert document["outcome"]["status"] == "applied"

@@ -46,7 +46,7 @@ def signed(run: Run, by: User, verdict: str = "approve", **more: Any) -> None:
 
 
 def came_back(user: User) -> list[ApprovalRequest]:
-    """What came back, after each row was compared with what it is copied from."""
+    """Return what came back, after each row was compared with what it is copied from."""
     kept = list(RequestSigner.objects.order_by("id").values_list("behind", flat=True))
     _copy_anew()
     anew = list(RequestSigner.objects.order_by("id").values_list("behind", flat=True))
@@ -75,7 +75,7 @@ def drafted(
 
 
 def in_drafts(user: User) -> list[ApprovalRequest]:
-    """What they have drafts of, after each row was compared with what it counts."""
+    """Return what they have drafts of, after each row was compared with what it counts."""
     columns = ("request", "by", "run", "opened_at", "is_open", "drafts")
     rows = RequestDrafter.objects.order_by("id").values_list(*columns)
     kept = list(rows)

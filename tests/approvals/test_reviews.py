@@ -221,10 +221,12 @@ def test_the_same_key_gives_the_same_receipt_and_another_body_is_a_conflict(
 ) -> None:
     run = start("gated", tmp_path)
     first, second = pending(run)[:2]
-    one = [{"write": str(first.write), "hash": first.hash, "verdict": "approve"}]
+    items = [{"write": str(first.write), "hash": first.hash, "verdict": "approve"}]
     other = [{"write": str(second.write), "hash": second.hash, "verdict": "approve"}]
-    receipt = reviews.sign(run.id, one, by=rita, idempotency_key="click")
-    assert reviews.sign(run.id, one, by=rita, idempotency_key="click").id == receipt.id
+    receipt = reviews.sign(run.id, items, by=rita, idempotency_key="click")
+    assert (
+        reviews.sign(run.id, items, by=rita, idempotency_key="click").id == receipt.id
+    )
     with pytest.raises(KeyConflict):
         reviews.sign(run.id, other, by=rita, idempotency_key="click")
     assert Decision.objects.count() == 1

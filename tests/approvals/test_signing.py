@@ -184,7 +184,9 @@ def _titled(
 
 
 def _shown(run: Run) -> list[tuple[int, str, Any]]:
-    """Of each write its revision, why it was made, and the title and facts beside it."""
+    """Return the revision of each write, why it was made, and the title and facts
+    beside it.
+    """
     texts = [read_value(row, "shown") for row in pending(run)]
     kept = [
         (text["title"], [fact["value"] for fact in text["facts"]]) for text in texts

@@ -328,8 +328,8 @@ def test_a_request_that_was_changed_is_refused(
     tamper(row, **changed)
 
     items = [
-        {"write": str(one.write), "hash": one.hash, "verdict": "approve"}
-        for one in shown
+        {"write": str(write.write), "hash": write.hash, "verdict": "approve"}
+        for write in shown
     ]
     with pytest.raises(TamperedRow):
         reviews.sign(run.id, items, by=rita)

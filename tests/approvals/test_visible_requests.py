@@ -41,7 +41,7 @@ def random(request: Any) -> Random:
 
 @pytest.fixture(params=[(16, 100), (1, 100), (2, 2), (1, 1)])
 def limits(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """How many principals of a run are listed singly, and how many runs stand for a
+    """Set how many principals of a run are listed singly, and how many runs stand for a
     principal's requests.
     """
     singly, runs = request.param

@@ -19,10 +19,10 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     # Not pytest's own folder: a socket's path must be short.
     with tempfile.TemporaryDirectory(prefix="cs-bench-") as folder:
         Path(folder).chmod(0o755)
-        one = SERVERS[request.config.option.database](Path(folder))
-        one.start()
-        yield one
-        one.stop()
+        database = SERVERS[request.config.option.database](Path(folder))
+        database.start()
+        yield database
+        database.stop()
 
 
 @pytest.fixture

@@ -9,19 +9,19 @@ def violations(page: Any) -> list[str]:
     """Each broken rule with the element that breaks it."""
     from axe_playwright_python.sync_playwright import Axe
 
-    found = (
+    broken_rules = (
         Axe()
         .run(page, options={"runOnly": {"type": "tag", "values": RULES}})
         .response["violations"]
     )
     return [
         f"{rule['id']}: {node['target']} {node['failureSummary']}"
-        for rule in found
+        for rule in broken_rules
         for node in rule["nodes"]
     ]
 
 
 def sideways(page: Any, width: int) -> list[str]:
-    """Says so where the page is wider than its window."""
+    """Say so where the page is wider than its window."""
     wide = page.evaluate("document.documentElement.scrollWidth") > width
     return ["the page scrolls sideways"] if wide else []

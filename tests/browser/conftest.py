@@ -194,7 +194,7 @@ def browse(chromium: Any, site: str) -> Iterator[Callable[..., Page]]:
 
 @pytest.fixture
 def worker() -> Iterator[Callable[[str], None]]:
-    """Does what a worker would with a run, beside the test: `worker(key)` returns at
+    """Do what a worker would with a run, beside the test: `worker(key)` returns at
     once.
     """
     threads = []

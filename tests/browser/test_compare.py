@@ -96,9 +96,9 @@ def test_comparing_a_run_with_its_fork_shows_the_split_and_a_reason_for_each_dif
     window.open(f"/compare/?a={a.id}&b={b.id}")
     page = window.page
     assert page.inner_text("#split") == "They split after checkpoint 1"
-    found = page.locator("[data-test=difference]").all()
-    assert len(found) == 2
-    assert [one.locator(".whyd").inner_text() for one in found] == [
+    differences = page.locator("[data-test=difference]").all()
+    assert len(differences) == 2
+    assert [one.locator(".whyd").inner_text() for one in differences] == [
         "patched in B",
         "patched in B",
     ]
@@ -107,9 +107,9 @@ def test_comparing_a_run_with_its_fork_shows_the_split_and_a_reason_for_each_dif
     assert "0 Fork" in page.inner_text("[data-test=difference]")
     page.click("[role=switch]")
     assert page.get_attribute("[role=switch]", "aria-checked") == "false"
-    with page.expect_download() as given:
+    with page.expect_download() as download:
         page.click("a:has-text('Export as JSON')")
-    assert given.value.suggested_filename == "compare-a-b.json"
+    assert download.value.suggested_filename == "compare-a-b.json"
     page.fill("input[name=c]", a.key)
     page.click("button:has-text('Add a third')")
     page.wait_for_url("**&c=**")

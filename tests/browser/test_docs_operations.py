@@ -120,7 +120,7 @@ def lost_letter() -> Graph:
 
         @flow.node(name, effect="external")
         def send(state: Any, ctx: Any) -> None:
-            """Sends the letter."""
+            """Send the letter."""
             raise ConnectionError("the line broke")
 
         flow.edge(START, name)

@@ -44,8 +44,8 @@ def expenses(site: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def approve_all(page: Any) -> None:
-    for one in page.locator("input[value=approve]").all():
-        one.check(force=True)
+    for control in page.locator("input[value=approve]").all():
+        control.check(force=True)
 
 
 def test_a_newcomer_goes_back_in_time_on_the_pages(

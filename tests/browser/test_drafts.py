@@ -37,10 +37,10 @@ def kept(page: Page, count: int) -> None:
 
 
 def chosen(page: Page) -> list[str]:
-    found = page.page.eval_on_selector_all(
-        ".trip input:checked", "all => all.map(one => one.value)"
+    verdicts = page.page.eval_on_selector_all(
+        ".trip input:checked", "all => all.map(element => element.value)"
     )
-    return [str(one) for one in found]
+    return [str(verdict) for verdict in verdicts]
 
 
 def test_what_is_chosen_survives_reload_and_another_browser(
@@ -57,11 +57,11 @@ def test_what_is_chosen_survives_reload_and_another_browser(
     page.page.reload()
     other = browse(people.reviewer)
     other.open("/reviews/CLM-20/")
-    for one in (page, other):
-        assert chosen(one) == ["edit", "reject"]
-        assert one.page.input_value("#w1 .editor input[name$='.amount']") == "9.75"
-        assert one.page.input_value("#w2 .why textarea") == "the tone is wrong"
-        assert one.page.inner_text("#sum") == "2 of 3 decided"
+    for window in (page, other):
+        assert chosen(window) == ["edit", "reject"]
+        assert window.page.input_value("#w1 .editor input[name$='.amount']") == "9.75"
+        assert window.page.input_value("#w2 .why textarea") == "the tone is wrong"
+        assert window.page.inner_text("#sum") == "2 of 3 decided"
     assert page.complaints == []
 
 

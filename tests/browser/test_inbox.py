@@ -19,7 +19,7 @@ Browse = Callable[..., Page]
 
 
 def counts(page: Any) -> tuple[str, str]:
-    """What the bar and the tab's title say."""
+    """Return what the bar and the tab's title say."""
     return page.inner_text(".nav [data-waiting]"), page.title().partition(" ")[0]
 
 
@@ -179,7 +179,7 @@ def test_what_somebody_else_settles_while_one_drafts_names_him_and_says_that_the
 ) -> None:
     reviewer, run = drafting
     write = PendingWrite.objects.get(channel="letter")
-    given = [
+    items = [
         {
             "write": str(write.write),
             "hash": write.hash,
@@ -187,7 +187,7 @@ def test_what_somebody_else_settles_while_one_drafts_names_him_and_says_that_the
             "reason": "no",
         }
     ]
-    reviews.sign(run.id, given, by=people.second_reviewer)
+    reviews.sign(run.id, items, by=people.second_reviewer)
     reviewer.page.wait_for_selector("#w2 .changed :text('Rejected by Ravi Shah at')")
     assert "Your draft was not sent." in reviewer.page.inner_text("#w2 .changed")
     assert "This changed" not in reviewer.page.inner_text("#w2 .changed")

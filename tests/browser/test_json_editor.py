@@ -48,7 +48,9 @@ def test_the_editor_is_loaded_when_it_is_opened_and_breaks_no_rule_of_the_policy
     assert editor.get_attribute("role") == "textbox"
     assert page.locator("style").count() == 0
     paper, ink = (
-        editor.evaluate(f"one => getComputedStyle(one.closest('.cm-editor'))['{name}']")
+        editor.evaluate(
+            f"element => getComputedStyle(element.closest('.cm-editor'))['{name}']"
+        )
         for name in ("backgroundColor", "color")
     )
     dark = [sum(int(n) for n in one[4:-1].split(",")) < 380 for one in (paper, ink)]
@@ -69,7 +71,7 @@ def test_what_is_typed_there_is_what_is_sent_and_the_old_lines_stand_in_red_abov
     assert page.inner_text(".json-editor .cm-old").strip() == '"letter": "",'
     assert page.inner_text(".json-editor .cm-new").strip() == '"letter": "dear",'
     assert [
-        " ".join(one.split()) for one in page.locator("#lines li").all_inner_texts()
+        " ".join(line.split()) for line in page.locator("#lines li").all_inner_texts()
     ] == [
         "scratch.letter Reset",
         "− before: empty text",

@@ -19,18 +19,18 @@ Browse = Callable[..., Page]
 WIDTHS = (1440, 1180, 1024, 900, 768, 600, 390, 320)
 SMALLEST_TARGET = 44
 BROKEN_IDS = """() => [...document.querySelectorAll('main .id')]
-  .filter(one => one.offsetParent && one.getClientRects().length > 1)
-  .map(one => one.textContent)"""
+  .filter(element => element.offsetParent && element.getClientRects().length > 1)
+  .map(element => element.textContent)"""
 OUTSIDE = """() => [...document.querySelectorAll('.slip')].flatMap(slip => {
   const edge = slip.getBoundingClientRect().right + 1;
   return [...slip.querySelectorAll('.trip .btn, td, .id')]
-    .filter(one => one.offsetParent && one.getBoundingClientRect().right > edge)
-    .map(one => one.textContent.trim());
+    .filter(element => element.offsetParent && element.getBoundingClientRect().right > edge)
+    .map(element => element.textContent.trim());
 })"""
 CUT = """() => [...document.querySelectorAll('.slip .id')]
-  .filter(one => one.offsetParent && getComputedStyle(one).overflow !== 'visible')
-  .filter(one => one.scrollWidth > one.clientWidth + 1)
-  .map(one => one.textContent)"""
+  .filter(element => element.offsetParent && getComputedStyle(element).overflow !== 'visible')
+  .filter(element => element.scrollWidth > element.clientWidth + 1)
+  .map(element => element.textContent)"""
 
 
 @pytest.fixture
@@ -76,7 +76,8 @@ def test_at_390_px_five_writes_can_be_signed_with_44_px_targets_and_no_sideways_
     assert sideways(phone.page, 390) == []
     heights = phone.page.eval_on_selector_all(
         ".trip .btn, .foot .btn:not([hidden])",
-        "all => all.filter(one => one.offsetParent).map(one => one.getBoundingClientRect().height)",
+        "all => all.filter(element => element.offsetParent)"
+        ".map(element => element.getBoundingClientRect().height)",
     )
     assert min(heights) >= SMALLEST_TARGET
     for number in range(1, 6):

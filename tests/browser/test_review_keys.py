@@ -26,11 +26,11 @@ def review(people: People, browse: Browse) -> Page:
 
 def chosen(page: Page) -> dict[str, str]:
     """The slips with a verdict: {id of the slip: verdict}."""
-    found = page.page.eval_on_selector_all(
+    verdicts = page.page.eval_on_selector_all(
         ".trip input:checked",
         "all => all.map(input => [input.closest('.slip').id, input.value])",
     )
-    return dict(found)
+    return dict(verdicts)
 
 
 def marked(page: Page) -> list[str]:
@@ -101,7 +101,7 @@ def test_on_opening_no_verdict_is_chosen_no_button_is_filled_enter_and_space_on_
     assert review.page.locator(".stamp.draft:visible").count() == 0
     colours = review.page.eval_on_selector_all(
         ".trip .btn",
-        "all => [...new Set(all.map(one => getComputedStyle(one).backgroundColor))]",
+        "all => [...new Set(all.map(element => getComputedStyle(element).backgroundColor))]",
     )
     assert colours == ["rgba(0, 0, 0, 0)"]
     assert review.page.url.endswith("/reviews/CLM-1/")

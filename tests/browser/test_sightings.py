@@ -32,7 +32,7 @@ def shown(rita: User, browse: Browse, run: Run) -> Page:
     return window
 
 
-def told(window: Page, **columns: Any) -> list[Sighting]:
+def sightings_once(window: Page, **columns: Any) -> list[Sighting]:
     """The sightings of which one is as these columns say, once it is there."""
     for _ in range(LONGEST_WAIT // 100):
         if Sighting.objects.filter(**columns).exists():
@@ -47,10 +47,10 @@ def test_a_slip_is_told_when_it_comes_onto_the_screen_and_what_is_unfolded(
     run = advanced(gated(many=8))
     rows = pending(run)
     window = shown(rita, browse, run)
-    first = told(window, write=rows[0].write)
+    first = sightings_once(window, write=rows[0].write)
     assert len(first) < len(rows)
     window.page.locator(".slip").last.scroll_into_view_if_needed()
-    told(window, write=rows[-1].write)
+    sightings_once(window, write=rows[-1].write)
     assert window.complaints == []
 
 
@@ -60,11 +60,11 @@ def test_what_is_folded_is_opened_by_unfolding_it_or_the_raw_json(
     run = advanced(gated(many=2, shows=["payout"]))
     window = shown(rita, browse, run)
     rows = pending(run)
-    assert told(window, write=rows[0].write)[0].opened_at is None
+    assert sightings_once(window, write=rows[0].write)[0].opened_at is None
     window.page.click("#w1-j summary")
-    told(window, write=rows[0].write, opened_at__isnull=False)
+    sightings_once(window, write=rows[0].write, opened_at__isnull=False)
     window.page.click("#w2-b summary")
-    told(window, write=rows[1].write, opened_at__isnull=False)
+    sightings_once(window, write=rows[1].write, opened_at__isnull=False)
 
 
 def test_who_signs_too_soon_reads_why_and_signs_when_the_time_is_up(

@@ -23,10 +23,10 @@ from tests.support.versioned_graphs import Texts, deployed, paying
 
 Browse = Callable[..., Page]
 GRAPH = "page_claim"
-RING = """() => [document.activeElement, document.activeElement.closest('.field')].some(
-    one => one && (
-      getComputedStyle(one).outlineStyle !== 'none' || getComputedStyle(one).boxShadow !== 'none'
-    ))"""
+RING = """() => [document.activeElement, document.activeElement.closest('.field')].some(element => {
+    const style = element && getComputedStyle(element);
+    return style && (style.outlineStyle !== 'none' || style.boxShadow !== 'none');
+})"""
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_the_dry_runs_numbers_are_what_is_removed_and_closing_the_browser_stops_
     going = number(page, "count")
     there = Checkpoint.objects.count()
     kept = page.locator("[data-why]").evaluate_all(
-        "all => all.map(one => one.dataset.why)"
+        "all => all.map(element => element.dataset.why)"
     )
     assert {"waits", "head", "pinned", "forked_from"} <= {*kept}
     counts = page.locator("[data-why] td:nth-child(2)").all_inner_texts()
@@ -297,10 +297,11 @@ def test_a_thing_one_may_not_see_answers_404_and_a_control_one_may_not_use_is_a_
         f"/runs/{run.id}/export/",
         "/audit/1/",
     ]
-    found = window.page.evaluate(
-        "ways => Promise.all(ways.map(way => fetch(way).then(one => one.status)))", ways
+    statuses = window.page.evaluate(
+        "ways => Promise.all(ways.map(way => fetch(way).then(answer => answer.status)))",
+        ways,
     )
-    assert dict(zip(ways, found, strict=True)) == dict.fromkeys(ways, 404)
+    assert dict(zip(ways, statuses, strict=True)) == dict.fromkeys(ways, 404)
     closed = window.page.evaluate(
         "run => new Promise(done => { new WebSocket(`ws://${location.host}/ws/runs/${run}/`)"
         ".onclose = event => done(event.code) })",

@@ -37,10 +37,10 @@ def go_on(window: Page, run: Run, seq: int, how: str = "fork") -> Any:
 
 def words_of_plan(page: Any) -> dict[str, str]:
     """Node -> its word, of what the page says that will run."""
-    found = page.locator("#what li[data-node]").evaluate_all(
-        "all => all.map(one => [one.dataset.node, one.querySelector('.act').textContent])"
+    words = page.locator("#what li[data-node]").evaluate_all(
+        "all => all.map(node => [node.dataset.node, node.querySelector('.act').textContent])"
     )
-    return {node: word for node, word in found if word != "kept"}
+    return {node: word for node, word in words if word != "kept"}
 
 
 def type_json(page: Any, state: dict[str, Any]) -> None:
@@ -121,8 +121,8 @@ def test_opening_a_copied_url_in_another_browser_shows_the_same_tab_comparison_a
     page = window.page
 
     def same(selector: str) -> str:
-        """What stands there in both browsers once the other has opened the address of
-        the first.
+        """Return what stands there in both browsers once the other has opened the
+        address of the first.
         """
         other.page.goto(page.url)
         # The age of a run that still goes on is that of the moment at which a page was
@@ -547,7 +547,9 @@ def test_skipped_branches_are_dotted_pending_edges_dashed_and_the_text_says_both
 
     def style(selector: str, name: str) -> str:
         return str(
-            page.eval_on_selector(selector, f"one => getComputedStyle(one)['{name}']")
+            page.eval_on_selector(
+                selector, f"element => getComputedStyle(element)['{name}']"
+            )
         )
 
     assert style(".g .n.off rect", "stroke-dasharray") != "none"

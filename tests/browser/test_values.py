@@ -26,7 +26,7 @@ BEFORE = (None, {}, "something") if os.environ.get("COUNTERSIGN_LOOKS") else (No
 
 
 def picture(window: Page, html: str) -> bytes:
-    """What a card looks like, as pixels."""
+    """Return what a card looks like, as pixels."""
     window.page.evaluate(
         "html => { document.body.innerHTML = `<main class='page'><article"
         " class='slip'><div class='stub'></div>"
@@ -44,14 +44,14 @@ def test_values_that_differ_do_not_look_alike(
     window = browse(people.reviewer, viewport={"width": width, "height": 900})
     window.page.evaluate("document.fonts.ready")
     assert picture(window, rendered(1, 2)) == picture(window, rendered(1, 2))
-    for case, (one, other) in ALIKE.items():
+    for case, (left, right) in ALIKE.items():
         for now in BEFORE:
             looks = [
-                picture(window, rendered(now, {"k": value})) for value in (one, other)
+                picture(window, rendered(now, {"k": value})) for value in (left, right)
             ]
             assert looks[0] != looks[1], (case, now)
-        assert picture(window, rendered(one, one)) != picture(
-            window, rendered(one, other)
+        assert picture(window, rendered(left, left)) != picture(
+            window, rendered(left, right)
         ), case
 
 
@@ -91,7 +91,7 @@ def test_a_value_keeps_its_blanks_and_its_own_direction(
     picture(window, rendered(None, {"k": "אב \u202e גד", "l": "a  b"}))
     style = window.page.eval_on_selector_all(
         "bdi",
-        "all => all.map(one => [getComputedStyle(one).unicodeBidi,"
+        "all => all.map(element => [getComputedStyle(element).unicodeBidi,"
         " getComputedStyle(one).whiteSpace])",
     )
     assert style

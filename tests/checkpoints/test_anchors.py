@@ -64,10 +64,10 @@ def _named() -> list[tuple[str, str]]:
 
 def _rows(run: Run) -> list[Any]:
     """All rows of a run but its own, those that others point to last."""
-    found: list[Any] = [*Decision.objects.filter(run=run.id)]
+    rows: list[Any] = [*Decision.objects.filter(run=run.id)]
     for model in (Receipt, RunEvent, Checkpoint, PendingWrite):
-        found += model._base_manager.filter(run=run.id)
-    return found
+        rows += model._base_manager.filter(run=run.id)
+    return rows
 
 
 def _removed(run: Run) -> None:
@@ -193,7 +193,7 @@ def test_a_turn_reads_what_moved_and_no_other_run(paused: Run) -> None:
 
 
 def _fill(rows: int) -> None:
-    """So many lines of other runs beside."""
+    """Add this many lines of other runs."""
     columns = "run_id, seq, type, at, node, task, actor, payload, hash, seal_key"
     zero = (
         "'00000000-0000-0000-0000-000000000001'"

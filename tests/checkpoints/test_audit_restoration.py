@@ -42,7 +42,7 @@ def _with_unsound_head_row() -> None:
 
 
 def _with_the_newest_lines_gone() -> None:
-    """As a copy is that was made before them."""
+    """Remove the newest lines, as in a copy made before them."""
     before: dict[str, Any] = AuditHead.objects.values().get()
     audit_log.record("refused", actor=None)
     anchor_heads()

@@ -17,15 +17,17 @@ def test_what_is_not_given_has_its_default(settings: Any) -> None:
     assert conf().direct_statements is True
 
 
-@pytest.mark.parametrize("given", [True, False])
-def test_a_switch_is_true_or_false(given: bool, settings: Any) -> None:
-    settings.COUNTERSIGN = {"DIRECT_STATEMENTS": given}
-    assert conf().direct_statements is given
+@pytest.mark.parametrize("switch", [True, False])
+def test_a_switch_is_true_or_false(switch: bool, settings: Any) -> None:
+    settings.COUNTERSIGN = {"DIRECT_STATEMENTS": switch}
+    assert conf().direct_statements is switch
 
 
-@pytest.mark.parametrize("given", [None, 0, 1, "off", "False", [], {}])
-def test_what_is_neither_true_nor_false_is_no_switch(given: Any, settings: Any) -> None:
-    settings.COUNTERSIGN = {"DIRECT_STATEMENTS": given}
+@pytest.mark.parametrize("setting", [None, 0, 1, "off", "False", [], {}])
+def test_what_is_neither_true_nor_false_is_no_switch(
+    setting: Any, settings: Any
+) -> None:
+    settings.COUNTERSIGN = {"DIRECT_STATEMENTS": setting}
     with pytest.raises(
         ImproperlyConfigured,
         match=r"COUNTERSIGN\['DIRECT_STATEMENTS'\] must be true or false, not ",
@@ -34,7 +36,7 @@ def test_what_is_neither_true_nor_false_is_no_switch(given: Any, settings: Any) 
 
 
 @pytest.mark.parametrize(
-    ("name", "given"),
+    ("name", "setting"),
     [
         ("WORKERS", True),
         ("WORKERS", 2.0),
@@ -43,9 +45,9 @@ def test_what_is_neither_true_nor_false_is_no_switch(given: Any, settings: Any) 
     ],
 )
 def test_a_number_is_no_switch_and_no_text(
-    name: str, given: Any, settings: Any
+    name: str, setting: Any, settings: Any
 ) -> None:
-    settings.COUNTERSIGN = {name: given}
+    settings.COUNTERSIGN = {name: setting}
     with pytest.raises(
         ImproperlyConfigured, match=f"{name}.* must be a .*number .*, not "
     ):
@@ -53,13 +55,13 @@ def test_a_number_is_no_switch_and_no_text(
 
 
 @pytest.mark.parametrize(
-    "given",
+    "key",
     [bytes(range(32)), b64encode(bytes(range(32))).decode(), bytes(range(32)).hex()],
 )
 def test_keys_of_bundles_are_bytes_or_base64_or_hexadecimal(
-    given: Any, settings: Any
+    key: Any, settings: Any
 ) -> None:
-    settings.COUNTERSIGN = {"BUNDLE_KEY": given, "TRUSTED_KEYS": {"north": given}}
+    settings.COUNTERSIGN = {"BUNDLE_KEY": key, "TRUSTED_KEYS": {"north": key}}
     assert bundle_seed() == bytes(range(32))
     assert trusted_keys() == {"north": bytes(range(32))}
 
@@ -75,22 +77,22 @@ def test_without_a_key_for_bundles_one_is_made_from_the_secret_key(
     assert trusted_keys() == {}
 
 
-@pytest.mark.parametrize("given", [b"short", "nonsense!", "00" * 31, b"x" * 33])
+@pytest.mark.parametrize("key", [b"short", "nonsense!", "00" * 31, b"x" * 33])
 @pytest.mark.parametrize("name", ["BUNDLE_KEY", "TRUSTED_KEYS"])
 def test_what_is_no_key_of_bundles_is_named_at_start_up(
-    name: str, given: Any, settings: Any
+    name: str, key: Any, settings: Any
 ) -> None:
-    settings.COUNTERSIGN = {name: given if name == "BUNDLE_KEY" else {"north": given}}
+    settings.COUNTERSIGN = {name: key if name == "BUNDLE_KEY" else {"north": key}}
     [error] = check_settings(None)
     assert error.id == "orchestrator.E001"
     assert name in error.msg
 
 
-@pytest.mark.parametrize("given", ["01" + "00" * 31, "ee" + "ff" * 31])
+@pytest.mark.parametrize("key", ["01" + "00" * 31, "ee" + "ff" * 31])
 def test_a_key_with_which_anybody_signs_is_never_trusted(
-    given: str, settings: Any
+    key: str, settings: Any
 ) -> None:
-    settings.COUNTERSIGN = {"TRUSTED_KEYS": {"north": given}}
+    settings.COUNTERSIGN = {"TRUSTED_KEYS": {"north": key}}
     [error] = check_settings(None)
     assert error.id == "orchestrator.E001"
     assert "'north'" in error.msg

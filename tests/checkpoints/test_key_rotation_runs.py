@@ -180,9 +180,9 @@ def test_the_command_ends_with_1_and_names_rows_that_do_not_open(
     with pytest.raises(
         CommandError,
         match="1 rows do not open and stay as they are:\ncheckpoints_pendingwrite",
-    ) as one:
+    ) as ended:
         call_command("rotate_keys")
-    assert one.value.returncode == 1
+    assert ended.value.returncode == 1
     assert verify_run(completed.id)[0].table == "checkpoints_pendingwrite"
 
 
@@ -280,7 +280,7 @@ def test_whoever_reads_while_the_bytes_elsewhere_are_rotated_finds_them(
 
 
 def _rotated_at_the_next_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever reads bytes next has read their row before a rotation."""
+    """Rotate the keys at the next fetch of bytes, after their row was read."""
     fetch = payloads.get_payload
 
     def after_a_rotation(*place: Any) -> bytes:

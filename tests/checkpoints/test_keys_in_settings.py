@@ -116,21 +116,21 @@ def test_the_last_key_makes_and_all_of_them_open(keys: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "content"),
+    ("ring", "content"),
     [
         ({}, "input of checkpoints_run .* encryption key 'old' is not configured"),
         ({"old": B}, "encryption key 'old' is not the one that made this"),
     ],
 )
 def test_a_missing_key_and_another_one_under_its_id_are_told_by_name(
-    given: dict[str, bytes], content: str, keys: Any
+    ring: dict[str, bytes], content: str, keys: Any
 ) -> None:
     row = Run(id=UUID(int=1))
     keys(ENCRYPTION_KEYS={"old": A})
     ciphertext = sealed_rows.encrypted(
         row, "input", b"plain", Protection(encrypted=True)
     )
-    keys(ENCRYPTION_KEYS=given)
+    keys(ENCRYPTION_KEYS=ring)
     with pytest.raises(WrongKey, match=content):
         sealed_rows.decrypted(row, "input", ciphertext)
 
@@ -185,7 +185,7 @@ def test_the_same_value_is_never_encrypted_to_the_same_bytes(keys: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "code", "content"),
+    ("ring", "code", "content"),
     [
         ({"k1": base64.b64encode(A).decode()}, 0, "no issues"),
         (
@@ -198,12 +198,12 @@ def test_the_same_value_is_never_encrypted_to_the_same_bytes(keys: Any) -> None:
     ],
 )
 def test_a_key_of_the_environment_that_cannot_be_one_ends_every_command_with_one_sentence(
-    given: Any, code: int, content: str, tmp_path: Path
+    ring: Any, code: int, content: str, tmp_path: Path
 ) -> None:
     mode = {"COUNTERSIGN_DEMO": "true", "COUNTERSIGN_DATA_DIR": str(tmp_path)}
     process = subprocess.run(
         [sys.executable, "manage.py", "check"],
-        env={**os.environ, **mode, "COUNTERSIGN_ENCRYPTION_KEYS": json.dumps(given)},
+        env={**os.environ, **mode, "COUNTERSIGN_ENCRYPTION_KEYS": json.dumps(ring)},
         cwd=environment.ROOT,
         capture_output=True,
         text=True,

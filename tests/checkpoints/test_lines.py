@@ -57,10 +57,10 @@ def test_the_forks_of_a_run_are_its_own_and_no_rewind(origins: list[Run]) -> Non
 
 
 def test_a_list_of_forks_reads_an_index_and_not_the_table(origins: list[Run]) -> None:
-    found = Run.objects.filter(id__in=lines.forks_of(origins[5].id)).order_by(
+    forks = Run.objects.filter(id__in=lines.forks_of(origins[5].id)).order_by(
         "-created_at", "-id"
     )[:51]
-    plan = found.explain()
+    plan = forks.explain()
     assert "run_line_departure_run" in plan
     assert "Seq Scan" not in plan
     assert "SCAN checkpoints_run" not in plan

@@ -111,7 +111,7 @@ def test_every_row_of_an_older_release_is_sealed_anew_and_verifies(
         assert verify_run(erased.id) == []
         audit_chain.keep_head(AuditHead.objects.get(), audit_chain.ChainHead())
         audit_chain.chain_lines()
-    told = list(
+    hashes = list(
         ErasureRecord.objects.order_by("id").values_list("rows_hash", flat=True)
     )
 
@@ -123,8 +123,8 @@ def test_every_row_of_an_older_release_is_sealed_anew_and_verifies(
     assert not OlderSeals.objects.exists()
     assert append_only.missing_triggers() == []
     records = ErasureRecord.objects.order_by("id")
-    assert list(records.values_list("origin_rows_hash", flat=True)) == told
-    assert len(told) == 2
+    assert list(records.values_list("origin_rows_hash", flat=True)) == hashes
+    assert len(hashes) == 2
 
 
 def test_the_audit_log_says_that_its_rows_were_sealed_anew_and_its_chain_goes_on(

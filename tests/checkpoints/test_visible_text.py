@@ -109,22 +109,22 @@ def test_where_directions_meet_each_stretch_stands_for_itself() -> None:
 
 
 @given(TEXTS, TEXTS)
-def test_no_two_texts_look_the_same(one: str, other: str) -> None:
-    looks = [unicodedata.normalize("NFC", visible_text(text)) for text in (one, other)]
-    assert (looks[0] == looks[1]) == (one == other)
+def test_no_two_texts_look_the_same(left: str, right: str) -> None:
+    looks = [unicodedata.normalize("NFC", visible_text(text)) for text in (left, right)]
+    assert (looks[0] == looks[1]) == (left == right)
 
 
 @given(TEXTS)
 def test_stretches_are_the_text_and_nothing_odd_is_plain(text: str) -> None:
     pieces = stretches(text)
-    assert "".join(one.text for one in pieces) == text
-    flat = [inner for one in pieces for inner in (one.inner or (one,))]
-    assert "".join(one.text for one in flat) == text
+    assert "".join(piece.text for piece in pieces) == text
+    flat = [inner for piece in pieces for inner in (piece.inner or (piece,))]
+    assert "".join(piece.text for piece in flat) == text
     assert not any(
         is_odd(letter)
-        for one in flat
-        if one.kind in ("plain", "end")
-        for letter in one.text
+        for piece in flat
+        if piece.kind in ("plain", "end")
+        for letter in piece.text
     )
 
 

@@ -42,7 +42,7 @@ class Watch:
 
 @contextmanager
 def watching(watch: Watch) -> Iterator[None]:
-    """Tell `watch` of the statements and commits of all connections of this process."""
+    """Call `watch` at the statements and commits of all connections of this process."""
     run = CursorWrapper._execute_with_wrappers
     commit = BaseDatabaseWrapper.commit
 

@@ -108,8 +108,8 @@ def _propose(graph: Graph, name: str, *writes: Write, gate: Gate = GATE) -> None
 
 
 linear = _graph("c_linear")
-for one in ("a", "b", "c"):
-    _note(linear, one)
+for node in ("a", "b", "c"):
+    _note(linear, node)
 _chain(linear, START, "a", "b", "c", END)
 
 branch = _graph("c_branch")
@@ -120,8 +120,8 @@ branch.edge(START, "a")
 branch.branch(
     "a", lambda s: "left" if s.total else "right", {"left": "left", "right": "right"}
 )
-for one in ("left", "right"):
-    branch.edge(one, END)
+for node in ("left", "right"):
+    branch.edge(node, END)
 
 
 def _loop(name: str, **settings: Any) -> Graph:
@@ -182,9 +182,9 @@ def _reduced(number: int, name: str) -> dict[str, Any]:
     return {**many, "replaced": name} if number == 0 else many
 
 
-for number, one in enumerate(("a", "b", "c")):
-    _note(parallel, one, _reduced(number, one))
-    _chain(parallel, START, one, "join")
+for number, node in enumerate(("a", "b", "c")):
+    _note(parallel, node, _reduced(number, node))
+    _chain(parallel, START, node, "join")
 _note(parallel, "join", {"replaced": "join", "order": "join"})
 parallel.edge("join", END)
 
@@ -246,8 +246,8 @@ def letter(state: Notes, ctx: Any) -> dict[str, Any]:
 
 
 _note(effects, "beside")
-for one in ("pay", "letter", "beside"):
-    _chain(effects, START, one, "join")
+for node in ("pay", "letter", "beside"):
+    _chain(effects, START, node, "join")
 _note(effects, "join")
 effects.edge("join", END)
 
@@ -309,9 +309,9 @@ two_gates = _graph("c_two_gates")
 _propose(two_gates, "ask_a", Write("letter", "from a"))
 _propose(two_gates, "ask_b", Write("facts", {"b": 1}))
 _note(two_gates, "join")
-for one in ("ask_a", "ask_b"):
-    two_gates.edge(START, one)
-    two_gates.edge(one, "join", when=YES)
+for gate_node in ("ask_a", "ask_b"):
+    two_gates.edge(START, gate_node)
+    two_gates.edge(gate_node, "join", when=YES)
 two_gates.edge("join", END)
 
 travel = paying.declare(_graph("c_travel"), outside, gate=GATE, when=YES)
@@ -336,9 +336,9 @@ acting = {"effect": "external", "authority": "ask"}
 authorised.node("pay", idempotent=True, **acting)(_sends("paid"))
 authorised.node("letter", **acting)(_sends("letter"))
 authorised.edge(START, "ask")
-for one in ("pay", "letter"):
-    authorised.edge("ask", one)
-    authorised.edge(one, END)
+for node in ("pay", "letter"):
+    authorised.edge("ask", node)
+    authorised.edge(node, END)
 
 retry = _graph("c_retry")
 
@@ -375,8 +375,8 @@ def far_retried(state: Notes, ctx: Any) -> dict[str, Any]:
 
 
 _note(far, "beside")
-for one in ("far", "beside"):
-    _chain(far, START, one, "join")
+for node in ("far", "beside"):
+    _chain(far, START, node, "join")
 _note(far, "join")
 far.edge("join", END)
 
@@ -396,8 +396,8 @@ def sibling(state: Notes, ctx: Any) -> dict[str, Any]:
     return {"notes": ["sibling"]}
 
 
-for one in ("fragile", "sibling"):
-    _chain(failure, START, one, "join")
+for node in ("fragile", "sibling"):
+    _chain(failure, START, node, "join")
 _note(failure, "join")
 failure.edge("join", END)
 
@@ -461,7 +461,7 @@ reporting = _graph("c_reporting")
 
 @reporting.node()
 def reports(state: Notes, ctx: Any) -> dict[str, Any]:
-    """Its first report is a heartbeat, at once."""
+    """Report at once: the first report is a heartbeat."""
     ctx.report(1, 2, "half")
     time.sleep(0.05)
     return {"notes": ["reported"]}
@@ -481,7 +481,7 @@ def remember(state: Notes, ctx: Any) -> dict[str, Any]:
 
 @remembering.node(effect="read")
 def recall(state: Notes, ctx: Any) -> dict[str, Any]:
-    """Reads what landed, and changes it again."""
+    """Read what landed, and changes it again."""
     known = ctx.memory.get("sky", "sweep")
     ctx.memory.put("sky", f"{known.content}, again", "sweep")
     ctx.memory.delete("sea", "sweep")
@@ -495,7 +495,7 @@ unknown = _graph("c_unknown")
 
 @unknown.node(effect="external")
 def post(state: Notes, ctx: Any) -> dict[str, Any]:
-    """It acts, and nobody hears that it did."""
+    """Act, and lose the answer."""
     outside(ctx, "posted")
     raise TimeoutError("no answer")
 

@@ -104,7 +104,9 @@ class Answers(Watch):
         raise OperationalError("server closed the connection unexpectedly")
 
     def may_fail(self) -> bool:
-        """Only where the answer was lost in a node's own call."""
+        """Return whether the run may fail: only if the answer was lost in a node's own
+        call.
+        """
         return bool(self.fired & OF_NODES)
 
     @contextmanager

@@ -28,7 +28,7 @@ def declare(graph: Graph, *, gate: Gate, when: tuple[str, ...]) -> Graph:
 
 
 def seed(state: Any, ctx: Any) -> dict[str, Any]:
-    """Takes its journal down."""
+    """Take its journal down."""
     ctx.memory.put("count", 1, SPACE)
     ctx.memory.put("old", {"text": "to be forgotten"}, SPACE, strength=0.5)
     return {"notes": ["seeded"]}
@@ -41,7 +41,7 @@ def act(state: Any, ctx: Any) -> dict[str, Any]:
 
 
 def count(state: Any, ctx: Any) -> dict[str, Any]:
-    """Reads what landed, and counts on."""
+    """Read what landed, and counts on."""
     trace = ctx.memory.get("count", SPACE)
     named = [trace.key for trace in ctx.memory.search("acted forgotten", SPACE)]
     ctx.memory.put("count", trace.content + 1, SPACE)
@@ -49,15 +49,17 @@ def count(state: Any, ctx: Any) -> dict[str, Any]:
 
 
 def propose(state: Any, ctx: Any) -> dict[str, Any]:
-    """Asks people what to remember and what to forget."""
+    """Ask people what to remember and what to forget."""
     ctx.memory.put("rule", "proposed", SPACE)
     ctx.memory.delete("old", SPACE)
     return {"letter": "proposed"}
 
 
 def look(state: Any, ctx: Any) -> dict[str, Any]:
-    """Says what is remembered in the end."""
-    found = {
+    """Say what is remembered in the end."""
+    traces = {
         key: ctx.memory.get(key, SPACE) for key in ("count", "old", "acted", "rule")
     }
-    return {"notes": [f"{key} {one and one.content}" for key, one in found.items()]}
+    return {
+        "notes": [f"{key} {trace and trace.content}" for key, trace in traces.items()]
+    }

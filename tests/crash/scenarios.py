@@ -50,7 +50,9 @@ class Trouble(Protocol):
         """Return whether it explains that the run has failed, which is then resumed."""
 
     def life(self) -> AbstractContextManager[None]:
-        """While one process or person acts. Ends quietly where trouble ended it."""
+        """Open a block in which one process or person acts. It ends quietly if trouble
+        ended it.
+        """
 
 
 def nobody(run: Run, by: User) -> bool:
@@ -81,8 +83,8 @@ class Scenario:
 
 
 def _signs(*verdicts: Any, requests: int | None = None) -> Callable[[Run, User], bool]:
-    """Whoever signs gives these verdicts, one a write; approves all where none are
-    named.
+    """Return a person who gives these verdicts, one for each write, or approves all if
+    none are named.
     """
 
     def people(run: Run, by: User) -> bool:
@@ -98,7 +100,7 @@ def _signs(*verdicts: Any, requests: int | None = None) -> Callable[[Run, User],
 
 
 def _cancels(run: Run, by: User) -> bool:
-    """Whoever sees the run wait has it cancelled."""
+    """Cancel the run once it waits."""
     if run.status != Status.PAUSED:
         return False
     runs.cancel(run.id, by=by, reason="no longer needed")
@@ -106,7 +108,7 @@ def _cancels(run: Run, by: User) -> bool:
 
 
 def _wakes_then_signs(run: Run, by: User) -> bool:
-    """Somebody wakes the run although nothing was decided; it must find nothing to do,
+    """Wake the run although nothing was decided, then sign: it must find nothing to do,
     and rest again.
     """
     if run.status == Status.PAUSED and graphs.misbehaves("nudge"):
@@ -165,15 +167,13 @@ def _note_of(run: Run, row: TaskResult) -> str:
 
 
 def _signs_or_settles(run: Run, by: User) -> bool:
-    """Whoever is asked approves one call after another, and says of one that died
-    whether it happened.
-    """
+    """Approve one call after another, and say whether a call that died happened."""
     return _settle(run, by) or _signs(requests=1)(run, by)
 
 
 def _leaves_and_is_followed(run: Run, by: User) -> bool:
-    """Whoever is asked first signs and leaves in the same moment; whoever is asked
-    again approves.
+    """Sign as a person who leaves in the same moment; the next one who is asked
+    approves.
     """
     if run.status != Status.PAUSED:
         return _settle(run, by)
@@ -189,8 +189,8 @@ def _leaves_and_is_followed(run: Run, by: User) -> bool:
 
 
 def _signs_or_says_yes(run: Run, by: User) -> bool:
-    """Whoever is asked approves; a run that stopped before what it did already is told
-    to do it.
+    """Approve what is asked, and allow a run that stopped before a repeated effect to
+    go on.
     """
     if run.status != Status.PAUSED:
         return False
@@ -202,9 +202,7 @@ def _signs_or_says_yes(run: Run, by: User) -> bool:
 
 
 def _rewinds(run: Run, by: User) -> bool:
-    """Whoever sees the run completed takes it back to its beginning once, with what was
-    signed patched.
-    """
+    """Rewind the completed run to its beginning once, with a patch of what was signed."""
     if run.status == Status.COMPLETED and run.line == 1:
         runs.rewind(
             run.id,
@@ -217,8 +215,8 @@ def _rewinds(run: Run, by: User) -> bool:
 
 
 def _forks(run: Run, by: User) -> bool:
-    """Whoever sees the run completed forks it once from where it was asked, answers
-    otherwise, and sees to the fork.
+    """Fork the completed run once from where it asked, with another answer, and act on
+    the fork.
     """
     if run.status != Status.COMPLETED:
         return _signs_or_says_yes(run, by)
@@ -235,9 +233,7 @@ def _forks(run: Run, by: User) -> bool:
 
 
 def _replays(run: Run, by: User) -> bool:
-    """Whoever sees the run completed replays it once from its beginning, and sees to
-    the replay.
-    """
+    """Replay the completed run once from its beginning, and act on the replay."""
     if run.status != Status.COMPLETED:
         return _signs()(run, by)
     replay = _forks_of(run).first()
@@ -248,7 +244,7 @@ def _replays(run: Run, by: User) -> bool:
 
 
 def _forks_of(run: Run) -> QuerySet[Run]:
-    """Its forks and replays."""
+    """Return its forks and replays."""
     return Run.objects.filter(
         origin_checkpoint__in=Checkpoint.objects.filter(run=run.id).values("id")
     )
@@ -354,8 +350,8 @@ def live(scenario: Scenario, *, by: User, folder: Path, trouble: Trouble) -> Run
 def _act(
     scenario: Scenario, run: Run | None, *, key: str, folder: Path, by: User
 ) -> bool:
-    """Whatever is next: starting, a worker's claim and slice, or what people do. False:
-    there is nothing left.
+    """Do what is next: start the run, claim it and work a slice, or act as people.
+    Returns False if nothing is left.
     """
     if run is None:
         run_input = (

@@ -131,7 +131,7 @@ def _contents(run: Run) -> Any:
 
 
 def _wakes_up_in_vain(process: "subprocess.Popen[str]", run: Run) -> str:
-    """What the frozen process says at its end, having changed nothing."""
+    """Return what the frozen process says at its end, having changed nothing."""
     saved = _contents(run)
     process.send_signal(signal.SIGCONT)
     said, _ = process.communicate(timeout=30)

@@ -58,7 +58,7 @@ def removed(graph: str, trouble: Points, *, archive: bool = False) -> dict[str, 
     return place
 
 
-def told(graph: str) -> list[Any]:
+def prunings(graph: str) -> list[Any]:
     lines = AuditLine.objects.filter(kind="history_pruned", graph=graph)
     return [
         [line.facts[name] for name in ("checkpoints", "runs", "skipped")]
@@ -72,7 +72,7 @@ def test_a_removal_that_is_aborted_anywhere_comes_to_the_same_end() -> None:
     wanted = removed(graph, points)
     assert wanted["rows"] == 12
     assert wanted["runs"] == 1
-    assert told(graph) == [[12, 1, 0]]
+    assert prunings(graph) == [[12, 1, 0]]
     tried = 0
     for at in itertools.count(STEP // 2, STEP):
         crash = Points(at)
@@ -88,15 +88,15 @@ def test_a_removal_that_is_aborted_anywhere_comes_to_the_same_end() -> None:
         now = loaded(first, last, fork)
         assert {one: before[one] for one in now} == now, crash.fired
         assert place["rows"] == wanted["rows"], crash.fired
-        assert told(graph) == [[12, 1, 0]], crash.fired
+        assert prunings(graph) == [[12, 1, 0]], crash.fired
         assert faults(first, fork) == [], crash.fired
     print(f"removal: {points.seen} moments, {tried} tried")
     assert tried * STEP > 0.7 * points.seen > 20
 
 
 def bundles_named(graph: str) -> set[str]:
-    """What the log of each run, and the audit log of one that is gone, name of the
-    archive.
+    """Return what the log of each run, and the audit log of one that is gone, name of
+    the archive.
     """
     lines = RunEvent.objects.filter(run__graph=graph, type="history_removed")
     gone = AuditLine.objects.filter(kind="run_removed", graph=graph)

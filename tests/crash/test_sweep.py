@@ -48,8 +48,8 @@ def test_a_run_that_is_aborted_at_any_statement_or_commit_comes_to_the_same_end(
 
 
 def _sweep(scenario: Scenario, by: User, folder: Path) -> tuple[int, int]:
-    """How many moments the uncrashed run has, and at how many a crash was tried, until
-    one fell behind the end.
+    """Return how many moments the uncrashed run has, and at how many a crash was tried,
+    until one fell behind the end.
     """
     scenarios.live(
         scenario, by=by, folder=folder, trouble=Points()
@@ -76,7 +76,9 @@ def _sweep(scenario: Scenario, by: User, folder: Path) -> tuple[int, int]:
 
 def test_the_parallel_scenario_writes_to_a_channel_of_each_reducer_there_is() -> None:
     built_in = {
-        one.name for one in vars(reducers).values() if isinstance(one, reducers.Reducer)
+        reducer.name
+        for reducer in vars(reducers).values()
+        if isinstance(reducer, reducers.Reducer)
     }
     channels = registry.current(
         SCENARIOS["parallel with each reducer"].graph
@@ -87,4 +89,4 @@ def test_the_parallel_scenario_writes_to_a_channel_of_each_reducer_there_is() ->
         for channel in channels
         if isinstance(channel.reducer, reducers.Custom)
     ]
-    assert {one.commutes for one in own} == {True, False}
+    assert {reducer.commutes for reducer in own} == {True, False}

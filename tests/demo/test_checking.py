@@ -33,9 +33,9 @@ def checked(
 
 
 def test_a_right_file_needs_no_correction() -> None:
-    found, corrections = checked(HEADER + GOOD)
-    assert found.rows == 1
-    assert found.delimiter == ","
+    table, corrections = checked(HEADER + GOOD)
+    assert table.rows == 1
+    assert table.delimiter == ","
     assert corrections == []
 
 
@@ -96,19 +96,19 @@ def test_a_byte_order_mark_windows_lines_and_quoted_line_ends_are_fine() -> None
     content = (
         b"\xef\xbb\xbf" + (HEADER.strip() + ",note\n").replace("\n", "\r\n").encode()
     )
-    found, corrections = checked(
+    table, corrections = checked(
         content + b'1,a@example.com,1,2026-01-01,DE,"two\r\nlines"\r\n'
     )
-    assert found.rows == 1
+    assert table.rows == 1
     assert corrections == []
 
 
 def test_columns_may_come_in_any_order_and_with_others_between() -> None:
-    found, corrections = checked(
+    table, corrections = checked(
         "Country,extra,ID,Amount,Date,E-mail,email\nDE,x,1,2,2026-01-01,y,a@example.com\n"
     )
     assert corrections == []
-    assert found.header == [
+    assert table.header == [
         "country",
         "extra",
         "id",
@@ -208,14 +208,14 @@ def test_ten_thousand_rows_with_fifty_bad_ones_give_fifty_corrections_and_report
 ):
     reports: list[tuple[int, int]] = []
     content = BytesIO(messy_csv(10_000, 50).encode())
-    found, corrections = check(
+    table, corrections = check(
         content,
         name="r",
         columns=COLUMNS,
         delimiter="auto",
         report=lambda rows, of: reports.append((rows, of)),
     )
-    assert found.rows == 10_000
+    assert table.rows == 10_000
     assert len(corrections) == 50
     assert reports[0] == (1000, 10_000)
     assert reports[-1] == (10_000, 10_000)

@@ -89,8 +89,8 @@ def test_its_runs_come_to_rest_in_different_states(
     demo_data()
     for run in Run.objects.all():
         runs.advance(run.id)
-    found = {run.key: run.status for run in Run.objects.all()}
-    assert found == {
+    statuses = {run.key: run.status for run in Run.objects.all()}
+    assert statuses == {
         "CLM-118851": "completed",
         "CLM-118894": "completed",
         "CLM-118872": "completed",
@@ -141,8 +141,8 @@ def test_the_page_of_the_outside_world_shows_what_was_done(
     client.force_login(User.objects.get(username="rita"))
     page = client.get(address).content.decode()
     assert [
-        page.count(f'data-test="{one}"')
-        for one in ("case", "payment", "call", "letter")
+        page.count(f'data-test="{kind}"')
+        for kind in ("case", "payment", "call", "letter")
     ] == [1, 1, 1, 1]
     link = page.split('data-test="letter"><td><a href="')[1].split('"')[0]
     letter = b"".join(client.get(link).streaming_content)

@@ -39,7 +39,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the reader is: with the patch of the page in a file."""
+    """Return where the reader is: with the patch of the page in a file."""
     (patch,) = blocks(PAGE, "json")
     (tmp_path / "account.json").write_text(patch)
     (tmp_path / "wrong.json").write_text('{"scratch": {"payout": {"payee": 7}}}')
@@ -67,11 +67,11 @@ class Reader:
         """One line of a shell: a command of ours, curl, or an export of what a command
         printed.
         """
-        if found := re.fullmatch(r"export (\w+)=\$\((.*)\)", line):
-            self.variables[found[1]] = self.type(found[2]).strip()
+        if match := re.fullmatch(r"export (\w+)=\$\((.*)\)", line):
+            self.variables[match[1]] = self.type(match[2]).strip()
             return ""
         words = [
-            re.sub(r"\$(\w+)", lambda found: self.variables[found[1]], word)
+            re.sub(r"\$(\w+)", lambda match: self.variables[match[1]], word)
             for word in shlex.split(line)
         ]
         if words[: len(PYTHON)] == PYTHON:
@@ -144,9 +144,9 @@ def test_a_newcomer_who_follows_the_page_pays_the_right_account_with_signatures(
     assert payout["kind"] == "changed"
     assert payout["set_by"] == "review"
 
-    told = reader.type(plan[0])
+    printed = reader.type(plan[0])
     said = next(block for block in blocks(PAGE) if block.startswith("fork from"))
-    assert told.splitlines()[1:] == said.splitlines()[1:]
+    assert printed.splitlines()[1:] == said.splitlines()[1:]
     assert Run.objects.filter(key=AGAIN).count() == 0
 
     made, status = (reader.type(line) for line in fork)

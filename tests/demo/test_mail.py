@@ -20,13 +20,15 @@ def test_each_letter_is_a_complete_eml_file(tmp_path: Path, settings: Any) -> No
             [f"{name}@example.com"],
             connection=connection,
         ).send()
-    found = [
+    letters = [
         message_from_bytes(path.read_bytes(), policy=policy.default)
         for path in settings.EMAIL_FILE_PATH.iterdir()
     ]
     assert {path.suffix for path in settings.EMAIL_FILE_PATH.iterdir()} == {".eml"}
-    assert {letter["Subject"] for letter in found} == {"To Inès", "To Tor"}
-    assert {letter.get_content().strip().replace("\r\n", "\n") for letter in found} == {
+    assert {letter["Subject"] for letter in letters} == {"To Inès", "To Tor"}
+    assert {
+        letter.get_content().strip().replace("\r\n", "\n") for letter in letters
+    } == {
         "Dear Inès,\n\nyes.",
         "Dear Tor,\n\nyes.",
     }

@@ -59,7 +59,7 @@ class Container:
 
     @property
     def process_1(self) -> int:
-        """Its first process, by its number outside."""
+        """The number outside of its first process."""
         (first,) = children(self.outside.pid)
         return first
 

@@ -51,7 +51,9 @@ def _released(
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What is released of this project, tagged, with a file that is not in the tag."""
+    """Return what is released of this project, tagged, with a file that is not in the
+    tag.
+    """
     folder = tmp_path_factory.mktemp("repository")
     for name in FOLDERS:
         ignored = shutil.ignore_patterns("__pycache__")

@@ -81,15 +81,15 @@ def graphs(draw: Any) -> tuple[list[Spec], list[str]]:
 
 
 def _may_act_behind(spec: Spec, specs: list[Spec]) -> bool:
-    """Whether a node can be reached that may be made to act: one without a gate, or one
-    that is called.
+    """Return whether a node can be reached that may be made to act: one without a gate,
+    or one that is called.
     """
     by_name = {spec.name: spec for spec in specs}
     reached: set[str] = set()
     pending = [spec]
     while pending:
-        one = pending.pop()
-        for name in {*_ways_of(one)} - {END, *reached}:
+        place = pending.pop()
+        for name in {*_ways_of(place)} - {END, *reached}:
             reached.add(name)
             pending.append(by_name[name])
     return any(by_name[name].call or not by_name[name].gated for name in reached)
@@ -331,7 +331,9 @@ def reviewer(seed: int, specs: list[Spec]) -> Any:
 
 
 def _said(request: Any, position: int, verdict: str) -> tuple[str, Any]:
-    """What is said of a write: an approval of what nobody has answered answers it."""
+    """Return what is said of a write: an approval of what nobody has answered answers
+    it.
+    """
     if verdict == "approve" and request.writes[position].unanswered:
         line = f"{request.writes[0].value[0]} again"
         is_note = request.writes[position].channel == "note"
@@ -394,7 +396,7 @@ def _round_of(model: Model, ran: list[Any]) -> Any:
 
 
 def result_of(compiled: Compiled, start: Any, *, asks: bool = True) -> Result:
-    """How a task of a random graph ended, if its gate asks people or nobody."""
+    """Return how a task of a random graph ended, if its gate asks people or nobody."""
     node = compiled.nodes[start.task.node]
     if asks and node.calls and not start.is_call:
         return Result(Output((WriteValue(CALL, {"text": "a call"}),)), gated=True)
@@ -422,7 +424,7 @@ def some_settled(compiled: Compiled, frontier: Frontier, seed: int) -> list[Sett
 
 
 def _output(compiled: Compiled, start: Any) -> Any:
-    """What the node returns. Raises `RuntimeError` where it fails."""
+    """Return what the node returns. Raises `RuntimeError` where it fails."""
 
     class Ctx:
         task = start.task

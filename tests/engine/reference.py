@@ -41,7 +41,7 @@ class Spec:
 
     @property
     def skips(self) -> bool:
-        """Whether people may skip its call: only where it then leads anywhere."""
+        """Return whether people may skip its call: only where it then leads anywhere."""
         by_outcome = self.when.get("approved") and self.when.get("partial")
         leads = self.plain or self.branch or by_outcome
         return self.call and bool(leads)
@@ -66,12 +66,12 @@ def behaviour(seed: int, spec: Spec, task: tuple[str, int, int]) -> Behaviour:
 
 
 def label(seed: int, node: str, logged: int) -> str:
-    """What a router answers when the log has this many lines."""
+    """Return what a router answers when the log has this many lines."""
     return f"l{Random(f'{seed}/{node}/{logged}').randint(0, 1)}"
 
 
 def passes(seed: int, entry: str) -> bool:
-    """Whether a gate lets this proposal through by itself."""
+    """Return whether a gate lets this proposal through by itself."""
     return Random(f"{seed}/passes/{entry}").random() < 0.2
 
 
@@ -90,7 +90,7 @@ def vetoes(seed: int, text: str, logged: int) -> bool:
 def verdicts(
     seed: int, task: tuple[str, int, int], asked: int
 ) -> dict[int, str] | None:
-    """What the reviewer says the n-th time that he is asked; None: he leaves it."""
+    """Return what the reviewer says the n-th time that he is asked; None: he leaves it."""
     dice = Random(f"{seed}/{task}/{asked}")
     if dice.random() < 0.3:
         return None
@@ -102,7 +102,7 @@ def verdicts(
 def call_verdict(
     seed: int, task: tuple[str, int, int], asked: int, *, skips: bool
 ) -> str | None:
-    """What the reviewer says of a call the n-th time that he is asked about it."""
+    """Return what the reviewer says of a call the n-th time that he is asked about it."""
     dice = Random(f"{seed}/call/{task}/{asked}")
     if dice.random() < 0.3:
         return None
@@ -114,18 +114,20 @@ class TimeIsUp(Exception):
 
 
 def lets_pass(seed: int, task: tuple[str, int, int], asked: int) -> bool:
-    """Whether nobody answers before the deadline, the n-th time that they are asked."""
+    """Return whether nobody answers before the deadline, the n-th time that they are
+    asked.
+    """
     dice = Random(f"{seed}/deadline/{task}/{asked}")
     return asked <= 3 and dice.random() < 0.4
 
 
 def call_of(entry: str, logged: int) -> str:
-    """What a call is prepared with, when the log has this many lines."""
+    """Return what a call is prepared with, when the log has this many lines."""
     return f"{entry} prepared at {logged}"
 
 
 def edited(call: str) -> str:
-    """What a reviewer makes of a call."""
+    """Return what a reviewer makes of a call."""
     return f"{call}, edited"
 
 
@@ -340,7 +342,7 @@ class Model:
                     while self._holds(id):
                         error = self._take(id)
                         collected.append(((node, self._visit(node), 0), None, error))
-        return sorted(collected, key=lambda one: self.place(one[0]))
+        return sorted(collected, key=lambda entry: self.place(entry[0]))
 
     def place(self, task: tuple[str, int, int]) -> tuple[int, int, int]:
         return (self.order.index(task[0]), task[1], task[2])

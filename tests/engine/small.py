@@ -70,7 +70,7 @@ def rounds(played: Played) -> list[list[str]]:
 
 
 def log_of(played: Played) -> list[str]:
-    """What the channel `log` holds in the end."""
+    """Return what the channel `log` holds in the end."""
     return list(played.state["log"])
 
 

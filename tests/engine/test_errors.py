@@ -8,11 +8,11 @@ from orchestrator.engine import errors
 from orchestrator.engine.errors import CountersignError
 
 NAMED = [
-    one
-    for _, one in inspect.getmembers(errors, inspect.isclass)
-    if issubclass(one, CountersignError)
-    and one is not CountersignError
-    and not one.__name__.startswith("_")
+    error
+    for _, error in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(error, CountersignError)
+    and error is not CountersignError
+    and not error.__name__.startswith("_")
 ]
 
 

@@ -521,7 +521,7 @@ def test_a_gate_whose_title_reads_what_nothing_is_is_warned_about() -> None:
 
 
 def returning(fn: Callable[[Any], Any], state: type[BaseModel] = State) -> Any:
-    """What a node makes of the state that it reads."""
+    """Return what a node makes of the state that it reads."""
     got: list[Any] = []
     played = play(
         graph(lambda read, ctx: got.append(fn(read)), of={"state": state}), {}

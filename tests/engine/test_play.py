@@ -210,7 +210,7 @@ def test_a_node_is_given_its_input_with_its_types_and_cannot_spoil_it_for_others
 
 
 @pytest.mark.parametrize(
-    ("given", "path"),
+    ("content", "path"),
     [
         ({"claim_id": "C1"}, "amount"),
         ({"claim_id": "C1", "amount": "much"}, "amount"),
@@ -220,10 +220,10 @@ def test_a_node_is_given_its_input_with_its_types_and_cannot_spoil_it_for_others
     ],
 )
 def test_an_input_that_does_not_fit_is_refused_by_its_path(
-    given: Any, path: str
+    content: Any, path: str
 ) -> None:
     with pytest.raises(InvalidValue) as refused:
-        play(with_input(lambda state, ctx: None), given)
+        play(with_input(lambda state, ctx: None), content)
     assert refused.value.facts["path"] == path
 
 
@@ -266,9 +266,9 @@ def test_progress_checkpoints_and_logs_are_taken_without_a_worker() -> None:
 
 def test_the_same_graph_and_input_play_the_same() -> None:
     graph = graph_of([*chain("a", "b", "d"), ("a", "c"), ("c", "d")])
-    one = run(graph)
-    two = run(graph)
-    assert [s.state for s in one.supersteps] == [s.state for s in two.supersteps]
+    first = run(graph)
+    second = run(graph)
+    assert [s.state for s in first.supersteps] == [s.state for s in second.supersteps]
 
 
 def test_a_store_is_told_of_each_superstep_and_settlement() -> None:
@@ -316,8 +316,8 @@ def test_what_names_no_task_is_refused(text: str) -> None:
 def test_idempotency_keys_differ_by_run_line_and_task_and_nothing_else() -> None:
     task = Task("pay", 1)
     keys = {
-        idempotency_key(*given)
-        for given in [
+        idempotency_key(*place)
+        for place in [
             ("r", 1, task),
             ("r", 2, task),
             ("s", 1, task),

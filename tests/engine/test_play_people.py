@@ -13,7 +13,7 @@ from tests.engine.small import rounds
 
 
 def played(example: waiting.Example) -> tuple[Played, list[Request]]:
-    """How it went, and the requests that the decider was shown."""
+    """Return how it went, and the requests that the decider was shown."""
     graph, decide = example
     requests: list[Request] = []
 
@@ -44,7 +44,7 @@ def test_a_base_that_moved_and_moved_back_brings_an_approval_back() -> None:
         [None, None],
         [None, None],
     ]
-    (pay, _) = sorted(result.gates, key=lambda one: one.node != "pay")
+    (pay, _) = sorted(result.gates, key=lambda gate: gate.node != "pay")
     assert verdicts(pay) == [None, "approved"], (
         "the second answer was about the other write"
     )

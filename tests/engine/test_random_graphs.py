@@ -118,7 +118,9 @@ def test_a_frontier_read_back_from_its_bytes_has_the_same_future(
 
 
 def _stored(frontier: Frontier, chance: Any) -> Frontier:
-    """Through canonical bytes, the keys then in whatever order a database gives them."""
+    """Return a value after it went through canonical bytes, with its keys in any order,
+    as from a database.
+    """
     kept = canonical.loads(canonical.dumps(frontier.to_json()))
     for name in ("tokens", "errors", "visits", "waiting"):
         items = list(kept[name].items())

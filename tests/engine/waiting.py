@@ -109,7 +109,9 @@ def moved_and_moved_back() -> Example:
 
 
 def came_back_in_part() -> Example:
-    """Of two approved writes an earlier settlement moves the base of one."""
+    """A graph in which an earlier settlement moves the base of one of two approved
+    writes.
+    """
     flow = graph()
     human(flow, "first", {"note": "first"})
     human(flow, "second", [Write("note", "second"), Write("latest", "kept")])
@@ -282,7 +284,7 @@ def reviewers_that_name_nobody() -> Example:
 
 
 def journal_decided_as_one() -> Example:
-    """What a journal of memory wants to remember is decided as a whole."""
+    """Return what a journal of memory wants to remember is decided as a whole."""
     flow = graph(memory="journaled")
 
     def remember(state: Any, ctx: Any) -> dict[str, Any]:

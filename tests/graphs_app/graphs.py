@@ -61,8 +61,8 @@ _LEFT = [0]
 def hooked(
     hooks: dict[str, Callable[[], Any]], *, times: int = 1, from_visit: int = 1
 ) -> Iterator[None]:
-    """While the block runs, these nodes call their hook, at most `times` in all, from
-    that visit on.
+    """Open a block in which these nodes call their hook from that visit on, at most
+    `times` in all.
     """
     _HOOKS.update(hooks)
     _LEFT[0] = times

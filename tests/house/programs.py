@@ -46,7 +46,7 @@ def staying(
 
 
 def wait_for(port: int, log: Path) -> None:
-    """Until something listens there."""
+    """Wait until something listens there."""
     until(
         lambda: _listens(port),
         seconds=90,

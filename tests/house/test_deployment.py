@@ -44,8 +44,8 @@ def _from_the_wheel(folder: Path) -> Path:
 
 
 def _variables(documented: Script, folder: Path, database: str) -> dict[str, str]:
-    """What the page has one export, with values of ours for each that cannot be used as
-    it stands there.
+    """Return what the page has one export, with values of ours for each that cannot be
+    used as it stands there.
     """
     ours = {
         "COUNTERSIGN_SECRET_KEY": PRODUCTION["COUNTERSIGN_SECRET_KEY"],

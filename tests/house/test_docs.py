@@ -25,6 +25,9 @@ from tests.house.commands import ROOT
 DOCS = sorted((ROOT / "docs").glob("**/*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS]
 GRAPHS = (ROOT / "docs" / "graphs.md").read_text()
+MOST_WORDS = 30
+MOST_LONG_SENTENCES = 52
+"""Most of them are cells of tables that list codes or figures."""
 
 RUN_ELSEWHERE = {
     "README.md": "tests/house/test_readme.py",
@@ -115,6 +118,28 @@ def test_every_page_is_listed_in_the_index() -> None:
     assert missing == []
 
 
+def _sentences(text: str) -> list[str]:
+    """Return the sentences of a page; cells of tables and items of lists end one."""
+    text = re.sub(r"`[^`\n]*`|\]\([^)]*\)", "x", _without_blocks(text))
+    parts = re.split(r"\n\s*\n|\||\n\s*(?:[-*]|\d+\.|#+) ", text)
+    return [
+        sentence
+        for part in parts
+        for sentence in re.split(r"(?<=[.!?])[\"”)*]*\s+(?=\W*[A-Zx])", part)
+    ]
+
+
+def test_sentences_are_short() -> None:
+    """The changelog is left out: its older entries stay as they were published."""
+    long_sentences = [
+        f"{page.name}: {' '.join(sentence.split())}"
+        for page in (ROOT / "README.md", *DOCS)
+        for sentence in _sentences(page.read_text())
+        if len(sentence.split()) >= MOST_WORDS
+    ]
+    assert len(long_sentences) <= MOST_LONG_SENTENCES, "\n".join(long_sentences)
+
+
 def _path(page: Path, index: Path) -> str:
     """Return the address of a page in a link of the index."""
     return str(page.relative_to(index.parent))
@@ -152,9 +177,9 @@ def test_every_command_that_a_page_shows_has_these_options(words: list[str]) -> 
 
 def test_every_test_that_the_documentation_names_exists() -> None:
     named = {
-        found
+        name_parts
         for page in PAGES
-        for found in re.findall(r"`(tests/[\w/.]+)(?:::(\w+))?", page.read_text())
+        for name_parts in re.findall(r"`(tests/[\w/.]+)(?:::(\w+))?", page.read_text())
     }
     assert named
     missing = [
@@ -188,19 +213,19 @@ def test_every_source_of_a_checkpoint_is_told() -> None:
 
 
 def test_no_page_names_a_place_on_somebodys_machine() -> None:
-    found = [
+    places = [
         f"{page.name}: {place}"
         for page in PAGES
         for place in re.findall(
             r"(?<![\w.-])/(?:work|root|home|tmp|Users|mnt)/[\w./-]*", page.read_text()
         )
     ]
-    assert found == []
+    assert places == []
 
 
 def _rows(heading: str) -> dict[str, str]:
-    """Of the table of docs/graphs.md that begins so: each name in the first column ->
-    its row.
+    """Return the rows of the table in docs/graphs.md with this heading, by each name in
+    their first column.
     """
     (table,) = re.findall(
         rf"^\| {re.escape(heading)}.*(?:\n\|.*)*", GRAPHS, re.MULTILINE
@@ -242,11 +267,11 @@ def test_every_reducer_is_in_its_table_with_what_binds() -> None:
         if hasattr(engine, name)
     }
     known = {
-        name: one
-        for name, one in vars(engine).items()
-        if type(one).__name__ == "Reducer"
+        name: reducer
+        for name, reducer in vars(engine).items()
+        if type(reducer).__name__ == "Reducer"
     }
-    bound = {name: one.bound for name, one in known.items()} | {
+    bound = {name: reducer.bound for name, reducer in known.items()} | {
         "Custom": Custom(max, commutes=True).bound
     }
     assert facts == {name: "yes" if binds else "no" for name, binds in bound.items()}

@@ -172,11 +172,11 @@ def test_the_options_of_the_database_are_those_of_our_own_settings(
         for name, value in ours.items()
         if name not in ("ENGINE", "NAME", "USER", "PASSWORD")
     }
-    given = {
+    theirs_set = {
         name: value
         for name, value in theirs["DATABASES"]["default"].items()
         if value is not None
     }
-    assert given == {
+    assert theirs_set == {
         name: value for name, value in options.items() if name not in ("HOST", "PORT")
     }

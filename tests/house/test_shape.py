@@ -82,14 +82,14 @@ def test_a_module_is_called_by_a_noun() -> None:
 
 
 def test_only_the_sql_door_takes_a_cursor() -> None:
-    found = [
+    takers = [
         str(p)
         for p in modules()
         if re.search(r"\.cursor\(\)|\.__new__\(", (ROOT / p).read_text())
     ]
     assert [
         p
-        for p in found
+        for p in takers
         if not p.startswith(SQL_DOORS) and not p.startswith("orchestrator/engine")
     ] == []
 

@@ -49,13 +49,13 @@ def old(
 
 
 def _named(old: sqlite3.Connection, kind: str) -> set[str]:
-    found = {
+    names = {
         name
         for (name,) in old.execute(
             "SELECT name FROM sqlite_master WHERE type = ?", [kind]
         )
     }
-    return {name for name in found if name.startswith(OURS)}
+    return {name for name in names if name.startswith(OURS)}
 
 
 def test_every_table_and_column_is_where_it_was(old: sqlite3.Connection) -> None:
@@ -184,9 +184,9 @@ def test_every_kind_of_job_is_still_done() -> None:
 
 def test_every_code_of_a_refusal_is_still_given() -> None:
     classes = [
-        one
-        for one in vars(errors).values()
-        if isinstance(one, type) and hasattr(one, "code_of_class")
+        error
+        for error in vars(errors).values()
+        if isinstance(error, type) and hasattr(error, "code_of_class")
     ]
     assert stored_names.CODES - {kind.code_of_class for kind in classes} == set()
 

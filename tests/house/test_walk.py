@@ -46,9 +46,9 @@ entered.
 """
 ENTERED = {
     "sqlite": {
-        "fork": (1500, 12),
-        "fork, patched": (2000, 19),
-        "fork, patched behind a gate": (2500, 22),
+        "fork": (1300, 11),
+        "fork, patched": (1550, 12),
+        "fork, patched behind a gate": (2050, 15),
         "plan": (600, 3),
         "rewind": (1850, 18),
         "start": (650, 4),
@@ -62,9 +62,9 @@ ENTERED = {
         "slice, a standing policy signs": (5700, 59),
     },
     "postgresql": {
-        "fork": (2400, 12),
-        "fork, patched": (3250, 19),
-        "fork, patched behind a gate": (3900, 22),
+        "fork": (2100, 11),
+        "fork, patched": (2400, 12),
+        "fork, patched behind a gate": (3050, 15),
         "plan": (880, 3),
         "rewind": (3100, 18),
         "start": (900, 4),
@@ -94,12 +94,12 @@ MOST = {
     "sqlite": {
         "superstep": (53, 202, 412),
         "signature": (28, 135, 563),
-        "fork": (58, 243, 633),
+        "fork": (58, 242, 504),
     },
     "postgresql": {
         "superstep": (53, 203, 407),
         "signature": (28, 133, 547),
-        "fork": (58, 241, 630),
+        "fork": (58, 240, 502),
     },
 }
 """The files that each passes through, the functions that it enters, and how often it
@@ -146,7 +146,7 @@ class Walk:
 
 @contextmanager
 def walked(*, forget_at: str = "") -> Iterator[Walk]:
-    """What is called meanwhile in this thread."""
+    """Yield what is called meanwhile in this thread."""
     walk = Walk(forget_at)
     sys.setprofile(walk.note)
     try:
@@ -181,7 +181,7 @@ class SuperstepCounts:
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[SharedState]:
-    """What worker processes share, without a cluster."""
+    """Yield what worker processes share, without a cluster."""
     state = SharedState(1)
     monkeypatch.setattr(shared_state, "_installed", state)
     yield state
@@ -463,7 +463,9 @@ def ticking(name: str) -> Graph:
 
 
 def ticking_beside(name: str, *, writes: int, requests: int) -> Graph:
-    """Beside the branch so many requests wait, each with so many writes."""
+    """Return a graph in which, beside the branch, this many requests wait, each with
+    this many writes.
+    """
     flow = ticking(name)
 
     @flow.node(sends=["ask"])

@@ -98,7 +98,7 @@ def _words(text: str) -> str:
 
 
 def files_of(who: Visitor, page: Answer) -> dict[str, Answer]:
-    """Everything that a page has the browser load, by its address."""
+    """Return all files that a page has the browser load, by their addresses."""
     matches = re.findall(r'<(?:link|script)[^>]* (?:href|src)="([^"]+)"', page.text)
     return {path: who.get(path) for path in matches}
 

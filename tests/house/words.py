@@ -45,5 +45,7 @@ def script(block: str) -> Script:
 
 def beginning(commands: Sequence[list[str]], *words: str) -> list[str]:
     """The one command that begins with these words."""
-    (found,) = [command for command in commands if command[: len(words)] == list(words)]
-    return found
+    (command,) = [
+        command for command in commands if command[: len(words)] == list(words)
+    ]
+    return command

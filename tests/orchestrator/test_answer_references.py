@@ -39,7 +39,7 @@ def asked(client: Client, key: str, what: str = "cancel") -> Any:
 
 @pytest.fixture
 def olive(people: cast.People, configure: Any) -> Client:
-    """Somebody who starts runs of the graph `secret_claim`, whose answers are
+    """A person who starts runs of the graph `secret_claim`, whose answers are
     encrypted.
     """
     configure(**secret_claim.keys())
@@ -54,8 +54,8 @@ def test_the_answers_about_a_run_are_found_by_its_id_and_by_its_key_in_the_addre
     other = started(olive, "CLM-2")
     assert asked(olive, "CLM-1").status_code == 200
     assert asked(olive, str(other.id)).status_code == 200
-    found = {record.key for record in answers_about([run.id])}
-    assert found == {"CLM-1", "cancel CLM-1"}
+    keys = {record.key for record in answers_about([run.id])}
+    assert keys == {"CLM-1", "cancel CLM-1"}
     assert {record.key for record in answers_about([other.id])} == {
         "CLM-2",
         f"cancel {other.id}",

@@ -25,12 +25,12 @@ on_postgresql = pytest.mark.skipif(
 )
 
 
-def found() -> list[Any]:
+def warnings() -> list[Any]:
     return checks.check_direct_statements(None)
 
 
 def test_the_versions_that_are_pinned_are_the_tested_ones() -> None:
-    assert found() == []
+    assert warnings() == []
 
 
 def test_the_project_is_installed_with_the_tested_minors_only() -> None:
@@ -52,7 +52,7 @@ def _after(minor: str) -> str:
 
 def test_another_minor_of_django_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(django, "VERSION", NEWER)
-    (warning,) = found()
+    (warning,) = warnings()
     assert warning.id == "orchestrator.W002"
     assert "Django 6.1" in warning.msg
     assert "DIRECT_STATEMENTS" in warning.hint
@@ -62,7 +62,7 @@ def test_another_patch_of_the_same_minor_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(django, "VERSION", (5, 2, 99, "final", 0))
-    assert found() == []
+    assert warnings() == []
 
 
 @on_postgresql
@@ -76,8 +76,8 @@ def test_another_minor_of_psycopg_is_warned_of(
     import psycopg
 
     monkeypatch.setattr(psycopg, "__version__", version)
-    assert [warning.id for warning in found()] == ["orchestrator.W002"] * warned
-    assert all("psycopg" in warning.msg for warning in found())
+    assert [warning.id for warning in warnings()] == ["orchestrator.W002"] * warned
+    assert all("psycopg" in warning.msg for warning in warnings())
 
 
 def test_nobody_is_warned_where_the_statements_go_through_djangos_cursors(
@@ -85,14 +85,14 @@ def test_nobody_is_warned_where_the_statements_go_through_djangos_cursors(
 ) -> None:
     settings.COUNTERSIGN = {"DIRECT_STATEMENTS": False}
     monkeypatch.setattr(django, "VERSION", NEWER)
-    assert found() == []
+    assert warnings() == []
 
 
 def test_settings_that_cannot_be_read_are_another_checks_business(
     settings: Any,
 ) -> None:
     settings.COUNTERSIGN = {"DIRECT_STATEMENTS": "off"}
-    assert found() == []
+    assert warnings() == []
 
 
 def test_every_check_of_this_module_is_registered() -> None:

@@ -45,15 +45,15 @@ def test_the_entry_that_the_proxy_wrote_into_the_named_header_counts() -> None:
 
 
 @override_settings(COUNTERSIGN={"CLIENT_ADDRESS_HEADER": "X-Real-IP"})
-@pytest.mark.parametrize("told", ["", "unknown", "[", "1.2.3", "a\x00b"])
+@pytest.mark.parametrize("header", ["", "unknown", "[", "1.2.3", "a\x00b"])
 def test_where_the_header_tells_no_address_it_is_that_of_the_connection(
-    told: str,
+    header: str,
 ) -> None:
-    assert address("203.0.113.9", **{"X-Real-IP": told}) == "203.0.113.9"
+    assert address("203.0.113.9", **{"X-Real-IP": header}) == "203.0.113.9"
 
 
 @pytest.mark.parametrize(
-    ("remote", "found"),
+    ("remote", "network"),
     [
         ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
         ("::ffff:198.51.100.1", "198.51.100.1"),
@@ -62,5 +62,5 @@ def test_where_the_header_tells_no_address_it_is_that_of_the_connection(
         ("[2001:db8:1:2::7]:443", "2001:db8:1:2::"),
     ],
 )
-def test_ipv6_addresses_count_by_network(remote: str, found: str) -> None:
-    assert address(remote) == found
+def test_ipv6_addresses_count_by_network(remote: str, network: str) -> None:
+    assert address(remote) == network

@@ -56,11 +56,11 @@ def test_the_list_of_commands_is_complete() -> None:
     names = {module.name for module in pkgutil.iter_modules(commands.__path__)}
     assert names == {*ARGUMENTS} | OTHERS
     for name in ARGUMENTS:
-        found = importlib.import_module(
+        command = importlib.import_module(
             f"orchestrator.management.commands.{name}"
         ).Command
-        assert issubclass(found, command_line.DatabaseCommand)
-        assert issubclass(found, BaseCommand)
+        assert issubclass(command, command_line.DatabaseCommand)
+        assert issubclass(command, BaseCommand)
 
 
 @pytest.mark.parametrize("name", sorted({*ARGUMENTS, *OTHERS}))

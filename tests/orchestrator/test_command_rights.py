@@ -63,14 +63,14 @@ READS = {
 def with_by() -> list[str]:
     """The commands that take `--by`, as they are found."""
     names = [module.name for module in pkgutil.iter_modules(commands.__path__)]
-    made = {
+    by_name = {
         name: importlib.import_module(f"{commands.__name__}.{name}").Command()
         for name in names
     }
     return [
         name
-        for name, one in made.items()
-        if "--by" in one.create_parser("manage.py", name)._option_string_actions
+        for name, command in by_name.items()
+        if "--by" in command.create_parser("manage.py", name)._option_string_actions
     ]
 
 
@@ -82,7 +82,7 @@ def run(people: cast.People) -> Run:
 
 @pytest.fixture
 def watcher(db: None) -> User:
-    """Sees every run, and may do nothing."""
+    """See every run, and may do nothing."""
     return _with_rights("walter", "view_run")
 
 
@@ -110,7 +110,7 @@ def _call(name: str, *words: str) -> str:
 
 @pytest.fixture
 def folder(run: Run, tmp_path: Path, settings: Any) -> Path:
-    """Where the files of the commands are, with a bundle of the run."""
+    """Return where the files of the commands are, with a bundle of the run."""
     settings.MEDIA_ROOT = tmp_path / "files"
     bundle.export(run.id, tmp_path / "bundle")
     return tmp_path
@@ -156,7 +156,7 @@ def test_a_person_who_sees_nothing_learns_nothing(
     before = contents()
     for name in with_by():
         for words in (
-            one for one in (SEEN[name][0], READS.get(name)) if one is not None
+            line for line in (SEEN[name][0], READS.get(name)) if line is not None
         ):
             with pytest.raises(
                 CommandError,

@@ -64,7 +64,7 @@ def test_starting_again_under_the_key_gives_the_same_run() -> None:
 
 
 def test_a_run_is_started_with_metadata_of_ones_own() -> None:
-    given = (
+    options = (
         "--metadata",
         "customer=ACME",
         "--metadata",
@@ -72,7 +72,7 @@ def test_a_run_is_started_with_metadata_of_ones_own() -> None:
         "--metadata",
         'code="007"',
     )
-    run = call_json("start_run", "gated", "--set", "claim_id=C", *given)
+    run = call_json("start_run", "gated", "--set", "claim_id=C", *options)
     assert notes.metadata_of(Run.objects.get(id=run["id"])) == {
         "customer": "ACME",
         "tries": 3,
@@ -81,10 +81,10 @@ def test_a_run_is_started_with_metadata_of_ones_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [("a b=x",), ("customer=A", "customer=B"), ("customer",)]
+    "metadata", [("a b=x",), ("customer=A", "customer=B"), ("customer",)]
 )
-def test_metadata_that_cannot_be_kept_starts_nothing(given: tuple[str, ...]) -> None:
-    words = [word for text in given for word in ("--metadata", text)]
+def test_metadata_that_cannot_be_kept_starts_nothing(metadata: tuple[str, ...]) -> None:
+    words = [word for text in metadata for word in ("--metadata", text)]
     with pytest.raises(CommandError):
         call("start_run", "gated", "--set", "claim_id=C", *words)
     assert not Run.objects.exists()

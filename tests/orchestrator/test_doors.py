@@ -216,22 +216,24 @@ def test_the_list_of_pages_that_take_a_form_is_complete(
     assert takes == {*FORMS.values()} | NOTHING_POSTED
 
 
-def _fill(found: re.Match[str]) -> str:
+def _fill(match: re.Match[str]) -> str:
     values = {
         "ref": "CLM-1",
         "name": "page_claim",
         "run": "01a20375-2ef5-7e6f-835d-4878671b73ec",
     }
-    return values.get(found[2], "01a20375-2ef5-7e6f-835d-4878671b73ec")
+    return values.get(match[2], "01a20375-2ef5-7e6f-835d-4878671b73ec")
 
 
 def _pages(resolver: URLResolver, before: str) -> list[str]:
     collected = []
-    for one in resolver.url_patterns:
-        pattern = before + str(one.pattern)
-        if isinstance(one, URLResolver) and not pattern.startswith(("admin/", "api/")):
-            collected += _pages(one, pattern)
-        elif isinstance(one, URLPattern):
+    for entry in resolver.url_patterns:
+        pattern = before + str(entry.pattern)
+        if isinstance(entry, URLResolver) and not pattern.startswith(
+            ("admin/", "api/")
+        ):
+            collected += _pages(entry, pattern)
+        elif isinstance(entry, URLPattern):
             collected.append(pattern)
     return collected
 

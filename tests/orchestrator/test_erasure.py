@@ -298,12 +298,14 @@ def test_the_admin_leads_to_the_page_for_one_run(
 
 def test_the_command_finds_runs_by_an_indexed_fact(people: cast.People) -> None:
     secret_claim.registered(encrypted=False)
-    given = [
+    inputs = [
         {"branch": marked("fact")},
         {"branch": marked("fact")},
         {"branch": "other"},
     ]
-    made = [runs.start("secret_claim", one, by=people.starter) for one in given]
+    made = [
+        runs.start("secret_claim", content, by=people.starter) for content in inputs
+    ]
     for run in (made[0], made[2]):
         runs.cancel(run.id, by=people.starter)
     out = StringIO()
@@ -321,7 +323,10 @@ def test_the_command_finds_runs_by_an_indexed_fact(people: cast.People) -> None:
     out.truncate(out.seek(0))
     call_command("erase", reason="asked", **options)
     reported = [json.loads(line) for line in out.getvalue().splitlines()]
-    assert [one["run"] for one in reported] == [str(made[0].id), str(made[1].id)]
+    assert [content["run"] for content in reported] == [
+        str(made[0].id),
+        str(made[1].id),
+    ]
     assert Run.objects.get(id=made[2].id).facts == {"Branch": "other"}
     assert "fact" not in erasures.marks_in(erasures.everything())
     with pytest.raises(CommandError, match="no run has the fact"):

@@ -90,7 +90,7 @@ def configure_secrets(configure: Any) -> None:
 
 @pytest.fixture(params=[True, False], ids=["json", "console"])
 def lines(request: pytest.FixtureRequest) -> Iterator[io.StringIO]:
-    """What is written to the log by the project's own settings."""
+    """Yield what is written to the log by the project's own settings."""
     written = io.StringIO()
     settings = configure(as_json=request.param, level="DEBUG")["formatters"]["lines"]
     handler = logging.StreamHandler(written)

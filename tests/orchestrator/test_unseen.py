@@ -34,12 +34,12 @@ WITHOUT_THING = re.compile(r"^(admin/|demo/|api/v1/schema|api/v1/\^)")
 def addresses(resolver: URLResolver, before: str = "") -> list[str]:
     """All addresses that name a thing."""
     collected = []
-    for one in resolver.url_patterns:
-        pattern = before + str(one.pattern)
-        if isinstance(one, URLResolver):
-            collected += addresses(one, pattern)
+    for entry in resolver.url_patterns:
+        pattern = before + str(entry.pattern)
+        if isinstance(entry, URLResolver):
+            collected += addresses(entry, pattern)
         elif (
-            isinstance(one, URLPattern)
+            isinstance(entry, URLPattern)
             and "<" in pattern
             and not WITHOUT_THING.match(pattern)
         ):
@@ -51,7 +51,7 @@ def filled(pattern: str, things: dict[str, str]) -> str:
     """The address of these things; for an unknown name of a parameter the test must
     learn it.
     """
-    return "/" + re.sub(r"<(?:\w+:)?(\w+)>", lambda found: things[found[1]], pattern)
+    return "/" + re.sub(r"<(?:\w+:)?(\w+)>", lambda match: things[match[1]], pattern)
 
 
 def _standing_policy(request: ApprovalRequest, by: Any) -> StandingPolicy:
@@ -71,7 +71,7 @@ def _standing_policy(request: ApprovalRequest, by: Any) -> StandingPolicy:
 
 @pytest.fixture
 def there(run: Run, people: People) -> dict[str, str]:
-    """Things that nobody but their people may see."""
+    """The ids of things that only their people may see."""
     request = ApprovalRequest.objects.get(run=run)
     sign(run, people.reviewer, ["approve"] * len(pending(run)))
     ends = timezone.now() + timedelta(days=1)
@@ -126,11 +126,11 @@ def test_what_one_may_not_see_is_answered_like_what_is_not_there(
     there: dict[str, str], people: People
 ) -> None:
     client = Client()
-    found = addresses(get_resolver())
+    patterns = addresses(get_resolver())
     client.force_login(people.nobody)
-    assert len(found) >= 40
+    assert len(patterns) >= 40
     wrong: list[Any] = []
-    for pattern in found:
+    for pattern in patterns:
         for method in ("get", "post"):
             kind = (
                 {"content_type": "application/json"}
@@ -138,8 +138,8 @@ def test_what_one_may_not_see_is_answered_like_what_is_not_there(
                 else {}
             )
             seen, gone = (
-                getattr(client, method)(filled(pattern, one), **kind)
-                for one in (there, GONE)
+                getattr(client, method)(filled(pattern, ids), **kind)
+                for ids in (there, GONE)
             )
             same = _plain(seen, there) == _plain(gone, GONE)
             # What a form left to be said would be said by the next page alone.
@@ -168,8 +168,8 @@ def test_what_one_may_not_see_is_answered_like_what_is_not_there(
 
 
 def _plain(answer: Any, things: dict[str, str]) -> str:
-    """What an answer says, without the names of the things that were asked for and what
-    is made anew each time.
+    """Return what an answer says, without the names of the things that were asked for
+    and what is made anew each time.
     """
     text = answer.content.decode()
     for value in things.values():

@@ -126,7 +126,7 @@ def _counting(node: Any) -> Any:
 
 
 def counts(run: Run) -> dict[str, int]:
-    """What atomic nodes left in the database: task -> how often."""
+    """Return what atomic nodes left in the database: task -> how often."""
     mine = ClaimCase.objects.filter(claim_id__startswith=f"{run.id.hex[:24]}/")
     return {one.claim_id.partition("/")[2]: one.changes for one in mine}
 
@@ -152,14 +152,18 @@ def people(seed: int) -> Any:
             f"{seed}/{[(request.task, request.ordinal) for request in requests]}"
         )
         chosen = dice.sample(requests, dice.randint(1, len(requests)))
-        for one in chosen:
-            task = (one.node, one.visit, one.index)
-            if one.deadline and reference.lets_pass(seed, task, one.ordinal + 1):
+        for request in chosen:
+            task = (request.node, request.visit, request.index)
+            if request.deadline and reference.lets_pass(
+                seed, task, request.ordinal + 1
+            ):
                 # One act, for whatever befalls those who act may come in between.
-                _let_come(one)
+                _let_come(request)
                 return True
         reviews.sign(
-            run.id, [item for one in chosen for item in _decided(one, seed)], by=by
+            run.id,
+            [item for request in chosen for item in _decided(request, seed)],
+            by=by,
         )
         return True
 

@@ -279,14 +279,19 @@ def bypass(source: Source, dice: Random) -> None:
         else dice.choice(sorted({*behind} - {END, spec.name}) or [source.specs[0].name])
     )
     if dice.random() < 0.2:
-        for one in source.specs:
-            one.plain[:] = [target if name == spec.name else name for name in one.plain]
+        for place in source.specs:
+            place.plain[:] = [
+                target if name == spec.name else name for name in place.plain
+            ]
         return
     others = [
-        one.plain for one in source.specs if one is not spec and one.name != target
+        place.plain
+        for place in source.specs
+        if place is not spec and place.name != target
     ]
     outcomes = [
-        spec.when.setdefault(one, []) for one in ("rejected", "partial", "approved")
+        spec.when.setdefault(verdict, [])
+        for verdict in ("rejected", "partial", "approved")
     ]
     way = dice.choice([spec.error, *outcomes, source.starts, *others])
     if target not in way:
@@ -313,7 +318,7 @@ def channel(source: Source, dice: Random) -> None:
 
 
 def meaning(source: Source, dice: Random) -> None:
-    """What lines of the log mean changes, and their type does not."""
+    """Change what lines of the log mean, but not their type."""
     source.version = "2"
     source.migration = _marking
     source.marks = True

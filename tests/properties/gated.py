@@ -71,7 +71,7 @@ def _lead_on(graph: Graph, spec: Spec, seed: int) -> None:
 
 def _router(spec: Spec, seed: int) -> Any:
     def router(state: Any) -> str:
-        """Now and then one that the branch does not know."""
+        """Return an answer, now and then one that the branch does not know."""
         return Random(f"{seed}/{spec.name}/{state!r}").choice(
             [*["l0", "l1"] * 12, "l2"]
         )
@@ -197,8 +197,8 @@ def _remember(memory: Any, dice: Random) -> None:
 
 
 def _writes(spec: Spec, dice: Random, task: str) -> list[Write]:
-    """What the node proposes or writes. Where no gate holds it a channel of `Replace`
-    is rare, for two conflict.
+    """Return what the node proposes or writes. Where no gate holds it a channel of
+    `Replace` is rare, for two conflict.
     """
     kinds = (
         ["note", "letter", "latest", "total", "log", "table"]
@@ -232,8 +232,8 @@ def _value(channel: str, dice: Random, task: str) -> Any:
 
 
 def decider(seed: int) -> Any:
-    """Who answers some requests at each pause, and of these some writes, settled ones
-    too.
+    """Return who answers some requests at each pause, and of these some writes, settled
+    ones too.
     """
     calls: dict[Any, int] = {}
 

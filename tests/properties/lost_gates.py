@@ -32,19 +32,19 @@ def _ways(source: Source) -> list[Way]:
     """Every way of the graph: from, to, and what must have been said where it leaves a
     gate.
     """
-    found = [("START", target, CONSENT) for target in source.starts]
+    ways = [("START", target, CONSENT) for target in source.starts]
     for spec in source.specs:
-        found += [
+        ways += [
             (spec.name, to, CONSENT)
             for to in (*spec.plain, *spec.branch, *spec.goto, *spec.sends)
         ]
-        found += [
+        ways += [
             (spec.name, to, SAID[outcome])
             for outcome, targets in spec.when.items()
             for to in targets
         ]
-        found += [(spec.name, to, NOTHING) for to in spec.error]
-    return found
+        ways += [(spec.name, to, NOTHING) for to in spec.error]
+    return ways
 
 
 def _follow(
@@ -52,12 +52,12 @@ def _follow(
 ) -> set[str]:
     """The nodes that come from these places, and behind the nodes that wait."""
     ways = list(ways)
-    found = set(places)
+    reached = set(places)
     seen = 0
-    while seen != len(found):
-        seen = len(found)
-        found |= {to for start, to, _ in ways if start in found or start in waiting}
-    return found
+    while seen != len(reached):
+        seen = len(reached)
+        reached |= {to for start, to, _ in ways if start in reached or start in waiting}
+    return reached
 
 
 class Gated:
@@ -108,8 +108,8 @@ class Gated:
         self.applied = set(applied.values_list("id", flat=True))
 
     def passed(self) -> list[str]:
-        """What the run has done since that its version would have asked about before;
-        empty: nothing.
+        """Return what the run has done since that its version would have asked about
+        before; empty: nothing.
         """
         rows = Checkpoint.objects.filter(
             run=self.run.id, seq__gt=self.seq, source__in=("superstep", "failure")
@@ -126,9 +126,9 @@ class Gated:
                 if node["node"] in self.gates and node["outcome"] == "done"
             ]
             collected += [
-                f"{one['node']} came through without its gate"
-                for one in done
-                if not self._was_asked(one)
+                f"{event['node']} came through without its gate"
+                for event in done
+                if not self._was_asked(event)
             ]
         return collected
 
@@ -158,8 +158,8 @@ class Gated:
         waiting: Iterable[str],
         said: dict[str, int] | None = None,
     ) -> set[str]:
-        """What comes from there: by ways that what was said at their gates allows, or
-        whatever would be said (None).
+        """Return what comes from there: by ways that what was said at their gates
+        allows, or whatever would be said (None).
         """
         ways = [
             way
@@ -187,14 +187,14 @@ class Gated:
             run=self.run.id, settled_seq__isnull=False
         )
         rows = requests.values_list("settled_seq", "node", "outcome", "id")
-        found = [
+        signed = [
             (seq, node, SAID[outcome], id not in self.applied)
             for seq, node, outcome, id in rows
         ]
         waived = Decision.objects.filter(
             run=self.run.id, verdict="not_needed"
         ).values_list("event_seq", "task")
-        return found + [
+        return signed + [
             (seq, task.split(":")[0], FULL_CONSENT, seq > self.logged)
             for seq, task in waived
         ]

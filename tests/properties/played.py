@@ -47,7 +47,7 @@ class Told:
 
 
 def as_played(graph: Graph, decide: Decide) -> Told:
-    """As `play` tells it."""
+    """Return how the graph goes when `play` plays it."""
     requests: list[Request] = []
     played = play(graph, {}, decisions=_noting(decide, requests))
     rounds = [
@@ -74,8 +74,8 @@ def as_played(graph: Graph, decide: Decide) -> Told:
 
 
 def as_run(graph: Graph, decide: Decide, by: User) -> Told:
-    """As a worker and the pages tell it, where `by` signs all that the decider answers
-    at one pause as one act.
+    """Return how the graph goes with a worker and the pages: `by` signs all that the
+    decider answers at one pause as one act.
     """
     MemoryTrace.objects.filter(namespace=NAMESPACE).delete()
     compiled = registry.replace(graph)
@@ -106,7 +106,7 @@ def _noting(decide: Decide, asked: list[Request]) -> Decide:
 
 
 def _sign(run: Run, decide: Decide, by: User) -> bool:
-    """Whether a request was settled by what the decider answers."""
+    """Return whether a request was settled by what the decider answers."""
     compiled = registry.by_fingerprint(run.fingerprint)
     items = [item for one in _open(run, compiled) for item in _items(one, decide)]
     try:
@@ -131,7 +131,7 @@ def _open(run: Run, compiled: Compiled) -> list[ApprovalRequest]:
     """The requests that wait, in declared order."""
     rows = ApprovalRequest.objects.filter(run=run, status="open").select_related("run")
     return sorted(
-        rows, key=lambda one: (compiled.order[one.node], one.visit, one.index)
+        rows, key=lambda row: (compiled.order[row.node], row.visit, row.index)
     )
 
 
@@ -174,8 +174,8 @@ def _partitions(state: Any) -> bytes:
 
 def _remembered(played: Played) -> list[Any]:
     return sorted(
-        [one.namespace, one.key, one.version, one.content]
-        for one in played.memory.values()
+        [trace.namespace, trace.key, trace.version, trace.content]
+        for trace in played.memory.values()
     )
 
 

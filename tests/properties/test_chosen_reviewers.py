@@ -124,7 +124,7 @@ def test_no_effect_has_a_value_that_no_reviewer_signed(
 
 
 def _point(kind: str, which: int, family: list[Run]) -> Checkpoint:
-    """Where the newest run began, behind a gate of the first, or anywhere."""
+    """Return where the newest run began, behind a gate of the first, or anywhere."""
     points = Checkpoint.objects.filter(
         run__in=[one.id for one in family], kept=True
     ).order_by("id")

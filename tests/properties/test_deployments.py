@@ -112,12 +112,12 @@ def _deployed_under_runs(before: Source, dice: int, ann: User) -> list[str]:
     _deploy(new)
     said, waiting = _said(name)
     kept = [_Lived(run, before) for run in lived if run.status not in ENDS]
-    became = Counter(one.goes_on(source) for one in kept)
+    became = Counter(lived_run.goes_on(source) for lived_run in kept)
     assert became == said or _failed_migrations(became, said, waiting)
     for verdict in {*said, *became}:
         event(f"{verdict}, {source.migration and 'migration' or ''}")
-    for one in kept:
-        one.ends(people(dice), ann, old, new)
+    for lived_run in kept:
+        lived_run.ends(people(dice), ann, old, new)
     if set(names) == {"texts"}:
         assert set(said) <= {STAYS}
     return statuses
@@ -131,8 +131,8 @@ def _deploy(*versions: Graph) -> None:
 
 
 def _said(name: str) -> tuple[Counter[str], int]:
-    """How many runs each verdict is of, and of how many values wait that a migration
-    may misread.
+    """Return how many runs each verdict is of, and of how many values wait that a
+    migration may misread.
     """
     collected = Counter[str]()
     waiting = 0
@@ -183,7 +183,7 @@ def _signed(run: Run, ann: User, dice: int) -> None:
 
 
 def _further(run: Run, ann: User, dice: int) -> None:
-    """It rested, was signed and went on."""
+    """Sign what the resting run asks, and work on it."""
     _signed(run, ann, dice)
     runs.advance(run.id)
 
@@ -229,7 +229,7 @@ class _Lived:
             run=run, status__in=[RequestStatus.OPEN, RequestStatus.SETTLED]
         )
         self.has_lines_waiting = requests.exists() or any(
-            one["output"] for one in kept_results
+            result["output"] for result in kept_results
         )
 
     def _effects(self) -> dict[str, int]:
@@ -310,8 +310,8 @@ class _Lived:
         return WARNED if facts["warnings"] else GOES_ON
 
     def ends(self, decide: Any, ann: User, old: Graph, new: Graph) -> None:
-        """It comes to an end as a run does, on the new version or, where that cannot
-        take it, on its own.
+        """Bring the run to its end, on the new version or, where that cannot take it,
+        on its own.
         """
         run = runs.get(self.run.id)
         if run.status == Status.INCOMPATIBLE:

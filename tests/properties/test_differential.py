@@ -68,8 +68,8 @@ class State(BaseModel):
 
 
 def writes(n: int, *, grow: int) -> dict[str, Any]:
-    """What the loop's step writes in its n-th visit: something of every kind, and
-    nothing to some channels at times.
+    """Return what the loop's step writes in its n-th visit: something of every kind,
+    and nothing to some channels at times.
     """
     every = {
         "n": n,
@@ -255,9 +255,9 @@ def test_rows_are_read_as_the_orm_reads_them() -> None:
     for row, read in zip(rows[5:9], reader.range_of(rows[8].id), strict=True):
         for field in Checkpoint._meta.concrete_fields:
             value = getattr(row, field.attname)
-            found = getattr(read, field.attname)
-            assert found == value, field.attname
-            assert type(found) is type(value), field.attname
+            read_value = getattr(read, field.attname)
+            assert read_value == value, field.attname
+            assert type(read_value) is type(value), field.attname
     for row, listed in zip(
         rows[::-1], timeline.list_checkpoints(rows[0].run_id), strict=True
     ):
@@ -287,8 +287,8 @@ def test_a_recovery_point_keeps_its_change_since_the_last_row_or_all_where_that_
         assert row.parent == kept[-1].id
         assert row.seq == kept[-1].seq + 1
     for row in rows_of(claimed)[1:]:
-        found = timeline.state_at(row.id)["scratch"]
-        assert canonical.encode(found) == canonical.encode(
+        scratch = timeline.state_at(row.id)["scratch"]
+        assert canonical.encode(scratch) == canonical.encode(
             history[row.superstep]["scratch"]
         )
 
@@ -328,10 +328,10 @@ def test_the_op_between_two_values_makes_the_one_of_the_other(
 ) -> None:
     before = canonical.normalised(before)
     after = canonical.normalised(after)
-    found = ops.between(before, after)
-    assert (found is None) == (canonical.encode(before) == canonical.encode(after))
-    if found is not None:
-        again = json.loads(canonical.encode(found))
+    op = ops.between(before, after)
+    assert (op is None) == (canonical.encode(before) == canonical.encode(after))
+    if op is not None:
+        again = json.loads(canonical.encode(op))
         assert canonical.encode(ops.apply(before, again)) == canonical.encode(after)
         assert canonical.encode(
             ops.apply_to_own(canonical.normalised(before), again)

@@ -112,7 +112,7 @@ def texts_of(value: Any) -> set[str]:
 
 
 def without(value: Any, path: tuple[str | int, ...] | None, words: set[str]) -> Any:
-    """What must stand there afterwards. `path` is None off the way."""
+    """Return what must stand there afterwards. `path` is None off the way."""
     if path == ():
         return None if value is None else TEXT
     if isinstance(value, dict):

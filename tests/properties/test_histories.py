@@ -124,10 +124,10 @@ def test_the_state_at_each_checkpoint_of_runs_that_were_forked_and_rewound_is_re
         assert canonical.encode(document_by_log(row.id)) == canonical.encode(
             reader.document_at(row.id)
         ), row
-    for one in touched:
+    for run_id in touched:
         assert not [
             fault
-            for fault in verify_run(one)
+            for fault in verify_run(run_id)
             if "checkpoint" in fault.table or "order" in fault.reason
             if "memory" not in fault.table
         ]
@@ -137,20 +137,23 @@ def patched(state: dict[str, Any], changes: Iterable[Change]) -> dict[str, Any]:
     """The state with each change made, path by path."""
     state = {name: copy.deepcopy(state.get(name, {})) for name in timeline.PARTITIONS}
     ordered = list(changes)
-    removed = [one for one in ordered if one.kind == "removed"]
-    for one in [*[one for one in ordered if one.kind != "removed"], *removed[::-1]]:
+    removed = [change for change in ordered if change.kind == "removed"]
+    for change in [
+        *[change for change in ordered if change.kind != "removed"],
+        *removed[::-1],
+    ]:
         *inner, last = parsed_path(
-            f"{one.partition}.{one.path}"
-            if one.path[0] != "["
-            else one.partition + one.path
+            f"{change.partition}.{change.path}"
+            if change.path[0] != "["
+            else change.partition + change.path
         ).parts
-        place: Any = state[one.partition]
+        place: Any = state[change.partition]
         for part in inner:
             place = place[part]
-        if one.kind == "removed":
+        if change.kind == "removed":
             del place[last]
-        elif one.kind == "added" and isinstance(place, list):
-            place.append(one.after)
+        elif change.kind == "added" and isinstance(place, list):
+            place.append(change.after)
         else:
-            place[last] = one.after
+            place[last] = change.after
     return state

@@ -79,13 +79,13 @@ def act(chance: random.Random, graph: str, people: cast.People) -> None:
 def must_stay() -> set[Any]:
     """Points that no policy removes."""
     held = LegalHold.objects.values("run")
-    found = set(
+    points = set(
         Run.objects.filter(requests__isnull=False).values_list("head", flat=True)
     )
-    found |= set(Pin.objects.values_list("checkpoint", flat=True))
+    points |= set(Pin.objects.values_list("checkpoint", flat=True))
     undecided = ApprovalRequest.objects.filter(status__in=["open", "settled"])
-    found |= set(undecided.values_list("prepared_from", flat=True))
-    return found | set(
+    points |= set(undecided.values_list("prepared_from", flat=True))
+    return points | set(
         Checkpoint.objects.filter(run__in=held).values_list("id", flat=True)
     )
 

@@ -216,10 +216,10 @@ class Route:
     reads: frozenset[str]
 
     def path(self, value: Mapping[str, str]) -> str:
-        found = [self.parts[0]]
+        pieces = [self.parts[0]]
         for name, text in zip(self.names, self.parts[1:], strict=True):
-            found += [sent(value[name]), text]
-        return "/" + "".join(found)
+            pieces += [sent(value[name]), text]
+        return "/" + "".join(pieces)
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ class Case:
     value: Any = None
     body: bytes | None = None
     person: str = "superuser"
-    given: Mapping[str, str] = field(default_factory=dict)
+    arguments: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def plain(self) -> bool:
@@ -241,7 +241,7 @@ class Case:
 
 
 def sent(text: str) -> str:
-    """As part of an address."""
+    """Return a text as a part of an address."""
     return quote_from_bytes(text.encode("utf-8", "surrogatepass"), safe="")
 
 
@@ -263,12 +263,14 @@ def _reads(call: Callable[..., Any]) -> frozenset[str]:
 def _walk(
     resolver: URLResolver, before: str, space: str
 ) -> Iterator[tuple[str, str, Callable[..., Any]]]:
-    for one in resolver.url_patterns:
-        pattern = before + str(one.pattern)
-        if isinstance(one, URLResolver):
-            yield from _walk(one, pattern, f"{one.namespace or one.app_name or space}")
-        elif isinstance(one, URLPattern):
-            yield f"{space}:{one.name or one.lookup_str}", pattern, one.callback
+    for entry in resolver.url_patterns:
+        pattern = before + str(entry.pattern)
+        if isinstance(entry, URLResolver):
+            yield from _walk(
+                entry, pattern, f"{entry.namespace or entry.app_name or space}"
+            )
+        elif isinstance(entry, URLPattern):
+            yield f"{space}:{entry.name or entry.lookup_str}", pattern, entry.callback
 
 
 def _split(pattern: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -424,9 +426,9 @@ def test_nothing_answers_500_and_what_is_refused_changes_nothing(
     site: dict[str, Any],
 ) -> None:
     wrong = [
-        found
+        fault
         for case in _drawn(list(_cases(site["known"])))
-        if (found := _tried(case, site))
+        if (fault := _tried(case, site))
     ]
     assert not wrong, "\n".join(wrong[:40])
 
@@ -523,18 +525,18 @@ def _cases(known: Mapping[str, list[str]]) -> Iterator[Case]:
         good = {name: known[name][0] for name in route.names}
         who = [*(["superuser"] * 3), "operator", "reviewer", "anonymous"]
         draw = Random(f"{SEED}{route.view}")
-        yield Case(route, person=draw.choice(who), given=good)
+        yield Case(route, person=draw.choice(who), arguments=good)
         for name in route.names:
             for text in TEXTS:
                 yield Case(
                     route,
                     place="path",
                     person=draw.choice(who),
-                    given=good | {name: text},
+                    arguments=good | {name: text},
                 )
         for name, text in _queries(route, bodies, draw):
             yield Case(
-                route, place=name, value=text, person=draw.choice(who), given=good
+                route, place=name, value=text, person=draw.choice(who), arguments=good
             )
         yield from (
             Case(route, "POST", place, value, body, draw.choice(who), good)
@@ -604,8 +606,10 @@ GOOD: dict[str, dict[str, Any]] = {
 
 
 def _tried(case: Case, site: dict[str, Any]) -> str | None:
-    """What is wrong with the answer, if anything. Whatever the request did is undone."""
-    path = case.route.path(case.given)
+    """Return what is wrong with the answer, if anything. Whatever the request did is
+    undone.
+    """
+    path = case.route.path(case.arguments)
     writes = []
     client = Client(raise_request_exception=False)
     client.cookies.load(site["cookies"][case.person])

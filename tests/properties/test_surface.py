@@ -236,24 +236,24 @@ def surface(
 
 
 def test_the_list_of_functions_is_complete(surface: Mapping[str, Any]) -> None:
-    found = {
+    functions = {
         f"runs.{name}"
         for name in runs.__all__
         if inspect.isfunction(getattr(runs, name))
     }
     for name, module in (("timeline", timeline), ("reviews", reviews)):
         own = inspect.getmembers(module, inspect.isfunction)
-        found |= {
+        functions |= {
             f"{name}.{each}"
-            for each, one in own
-            if one.__module__.startswith(module.__name__) and each[0] != "_"
+            for each, function in own
+            if function.__module__.startswith(module.__name__) and each[0] != "_"
         }
-    found |= {
+    functions |= {
         f"store.{each}"
         for each, _ in inspect.getmembers(CheckpointStore, inspect.isfunction)
         if each[0] != "_"
     }
-    assert found - NOT_HERE <= {*surface}
+    assert functions - NOT_HERE <= {*surface}
 
 
 def test_nonsense_in_any_parameter_raises_documented_errors_and_changes_nothing(

@@ -151,7 +151,7 @@ def _point(run: Run, chance: Random) -> Checkpoint:
 
 
 def _answers(point: Checkpoint, chance: Random) -> dict[str, Any] | None:
-    """What one node proposed, or something else, for what waits at the point."""
+    """Return what one node proposed, or something else, for what waits at the point."""
     held = [row for row in timeline.held_at(point) if not _is_approved_call(point, row)]
     nodes = Counter(row.node for row in held)
     alone = [row for row in held if nodes[row.node] == 1]
@@ -164,7 +164,9 @@ def _answers(point: Checkpoint, chance: Random) -> dict[str, Any] | None:
 
 
 def _is_approved_call(point: Checkpoint, row: PendingWrite) -> bool:
-    """Whether it was approved before the point, and only its node had yet to run."""
+    """Return whether it was approved before the point, and only its node had yet to
+    run.
+    """
     waiting = timeline.snapshot_of(point)["frontier"]["waiting"]
     tasks = waiting.get(f"{row.node}:{row.visit}", [])
     approved = [index for index, task in enumerate(tasks) if task["status"] == "call"]
@@ -172,7 +174,7 @@ def _is_approved_call(point: Checkpoint, row: PendingWrite) -> bool:
 
 
 def _work_on(run: Run, by: User, dice: int) -> None:
-    """Until it ends, or waits for a yes that nobody gives."""
+    """Work on a run until it ends, or waits for a yes that nobody gives."""
     decide = people(dice)
     for _ in range(MOST_ACTS):
         run = runs.advance(run.id)

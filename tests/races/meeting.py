@@ -93,7 +93,7 @@ def work(run: Run) -> None:
 
 
 def whole(run: Run, folder: Path | None = None) -> None:
-    """What must be true after every trial, whoever won."""
+    """Check what must be true after every trial, whoever won."""
     run.refresh_from_db()
     settled = ApprovalRequest.objects.filter(run=run, status=RequestStatus.SETTLED)
     resting = run.status == Status.PAUSED
@@ -118,7 +118,8 @@ def _receipts_agree(run: Run) -> None:
     # A deadline signs nothing.
     signed = decided.filter(receipt__isnull=False)
     rows = {
-        (one.receipt_id, str(one.write), one.revision, one.verdict) for one in signed
+        (decision.receipt_id, str(decision.write), decision.revision, decision.verdict)
+        for decision in signed
     }
     facts = {
         (receipt.id, line["write"], line["revision"], line["verdict"])
@@ -130,7 +131,7 @@ def _receipts_agree(run: Run) -> None:
 
 
 def settled_by(met: list[Any], people: list[User]) -> User:
-    """Who won; each other one was told that it was he."""
+    """Return who won; each other one was told that it was he."""
     place = winner_of(met)
     names = [thread.facts["by"] for n, thread in enumerate(met) if n != place]
     assert names == [[people[place].username]] * (len(met) - 1), met

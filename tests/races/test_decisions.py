@@ -227,8 +227,8 @@ def test_a_decision_that_meets_the_workers_pause_is_applied(
 
 
 def _sign_near_the_pause(run: Run, by: User, chance: random.Random) -> None:
-    """When the last node of the branch beside the gate is about to run: its commit is
-    the one that pauses.
+    """Sign when the last node of the branch beside the gate is about to run: its commit
+    pauses the run.
     """
     until(
         lambda: Run.objects.filter(id=run.id, superstep__gte=5).exists(),
@@ -266,8 +266,8 @@ def test_an_edit_that_is_signed_while_a_worker_looks_at_its_gate_is_no_tampering
 
         asked = [run_actions.request(run)]
         with connection.execute_wrapper(looked):
-            (found,) = request_state.load_states(asked, protection_of(run))
-        assert found.outcome in (None, "approved")
+            (state,) = request_state.load_states(asked, protection_of(run))
+        assert state.outcome in (None, "approved")
         if next(seen) <= moment:
             break
     assert moment >= 2, "the edit was never signed between two statements"

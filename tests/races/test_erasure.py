@@ -52,12 +52,14 @@ class LandsBehind:
 
 
 def lists_keys(sql: str) -> bool:
-    """It says which traces the run wrote; the plan counts them before."""
+    """Return whether this reads which traces the run wrote; the plan counts them
+    before.
+    """
     return sql.startswith(f'SELECT "{TABLE}"."id" ')
 
 
 def locks(sql: str) -> bool:
-    """It reads and locks them."""
+    """Return whether this reads and locks them."""
     return sql.startswith("SELECT") and TABLE in sql and "FOR UPDATE" in sql
 
 
@@ -82,7 +84,7 @@ def test_memory_that_another_run_writes_while_its_trace_is_erased_survives(
 
 
 def finds(sql: str) -> bool:
-    """It reads the run that has a key."""
+    """Return whether this reads the run with a key."""
     return (
         sql.startswith("SELECT")
         and 'WHERE "checkpoints_run"."key" = ' in sql
@@ -91,7 +93,7 @@ def finds(sql: str) -> bool:
 
 
 def looks_again(sql: str) -> bool:
-    """It reads and locks the run."""
+    """Return whether this reads and locks the run."""
     return (
         sql.startswith("SELECT") and '"checkpoints_run"' in sql and "FOR UPDATE" in sql
     )

@@ -128,7 +128,7 @@ def test_a_resume_that_meets_a_removal_goes_on_from_what_stays() -> None:
         met = meet(
             chance,
             removal(graph.name, 1),
-            lambda one=fork: runs.resume(one.id),
+            lambda resumed=fork: runs.resume(resumed.id),
             apart=0.02,
         )
         removed(met)

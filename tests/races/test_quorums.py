@@ -47,7 +47,7 @@ def asking(quorum: int) -> Graph:
 
 
 def reviewers(count: int) -> list[User]:
-    """So many people, each of whom may sign."""
+    """Return this many people, each of whom may sign."""
     users = User.objects.bulk_create(
         [User(username=f"reviewer-{number}") for number in range(count)]
     )

@@ -190,8 +190,8 @@ def _searches(overseer: User) -> Reads:
 
 
 def _pages_of_runs(overseer: User) -> Reads:
-    """What one run, its checkpoints, its log and the audit log show, and the lists of
-    what there is beside runs.
+    """Return what one run, its checkpoints, its log and the audit log show, and the
+    lists of what there is beside runs.
     """
     run = Run.objects.get(key=_key(0))
     checkpoint = f"/api/v1/checkpoints/{run.head}"

@@ -64,7 +64,9 @@ class Campaign:
     seconds: float = 0.0
 
     def run(self) -> int:
-        """Everything. Gives the exit code: 0 where nothing was lost, doubled or stuck."""
+        """Run the whole soak. Returns the exit code: 0 if nothing was lost, doubled or
+        stuck.
+        """
         people.reviewer()
         with self._service(), self._people() as helpers:
             chaos = self._chaos()
@@ -168,9 +170,11 @@ class Campaign:
         with contextlib.ExitStack() as stack:
             yield {
                 role: _Helper(
-                    stack.enter_context(_process("tests.soak.people", role, *given))
+                    stack.enter_context(
+                        _process("tests.soak.people", role, *words_of_role)
+                    )
                 )
-                for role, given in words.items()
+                for role, words_of_role in words.items()
             }
 
     def _tell(self, chaos: Chaos, verdict: Verdict) -> None:

@@ -236,18 +236,22 @@ def _row_of(target: Target) -> UUID | None:
     """The id under which a cluster leases."""
     below = children(target.main.pid)[:1]
     try:
-        found = (
+        requests = (
             Worker.objects.filter(pid=below[0], stopped_at=None).order_by("-started_at")
             if below
             else None
         )
-        return found.values_list("id", flat=True).first() if found is not None else None
+        return (
+            requests.values_list("id", flat=True).first()
+            if requests is not None
+            else None
+        )
     except Error:
         connection.close()
         return None
 
 
 def percentile(values: list[float], share: float) -> float:
-    """Of these values, 0 where there are none."""
+    """Return a percentile of these values, 0 if there are none."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0

@@ -51,7 +51,7 @@ def _freeze(folder: Path) -> None:
 
 
 def ask(folder: Path) -> None:
-    """Whoever is next in a transaction is to freeze there."""
+    """Ask the process that is next in a transaction to freeze there."""
     (folder / _ASKED).touch()
 
 

@@ -66,7 +66,7 @@ def pay(state: Book, ctx: Any) -> dict[str, Any]:
 
 @soak.node(effect="external", timeout=5)
 def tell(state: Book, ctx: Any) -> dict[str, Any]:
-    """What must never happen twice, and what a person judges where nobody knows."""
+    """Return what must never happen twice, and what a person judges where nobody knows."""
     _dawdle(ctx)
     service.call("tell", str(ctx.run_id), ctx.idempotency_key)
     _dawdle(ctx)
@@ -74,8 +74,8 @@ def tell(state: Book, ctx: Any) -> dict[str, Any]:
 
 
 def facts(visit: int) -> dict[str, Any]:
-    """What `tell` returns; the operator gives the same where it happened. No gate
-    guards that channel.
+    """Return what `tell` returns; the operator gives the same where it happened. No
+    gate guards that channel.
     """
     return {"notes": [f"tell {visit}"]}
 

@@ -60,13 +60,13 @@ class Verdict:
             self.doubled.append(f"{what}: {have} instead of {want}")
 
 
-def judge(run: str, found: Findings, verdict: Verdict) -> None:
+def judge(run: str, findings: Findings, verdict: Verdict) -> None:
     """Add to the verdict what is wrong with one ended run."""
-    _compare(run, found.notes, graphs.expected(), verdict)
-    _compare(run, found.answers, _of_the_gate(found), verdict)
-    verdict.count(f"{run}: atomic work", found.ticks, graphs.ROUNDS)
+    _compare(run, findings.notes, graphs.expected(), verdict)
+    _compare(run, findings.answers, _of_the_gate(findings), verdict)
+    verdict.count(f"{run}: atomic work", findings.ticks, graphs.ROUNDS)
     for what in ("pay", "tell"):
-        keys = {key: n for (kind, key), n in found.calls.items() if kind == what}
+        keys = {key: n for (kind, key), n in findings.calls.items() if kind == what}
         verdict.count(f"{run}: keys of {what}", len(keys), graphs.ROUNDS)
         again = sum(n - 1 for n in keys.values())
         if what == "tell" and again:
@@ -74,15 +74,15 @@ def judge(run: str, found: Findings, verdict: Verdict) -> None:
                 f"{run}: {what} was called {again} times more than it may"
             )
         verdict.repeats += again if what == "pay" else 0
-    verdict.count(f"{run}: settlements of its gate", found.applied, 1)
+    verdict.count(f"{run}: settlements of its gate", findings.applied, 1)
     verdict.count(
-        f"{run}: lines of its log", len(found.lines), max(found.lines, default=0)
+        f"{run}: lines of its log", len(findings.lines), max(findings.lines, default=0)
     )
 
 
-def _of_the_gate(found: Findings) -> list[str]:
+def _of_the_gate(findings: Findings) -> list[str]:
     """The answers that the decisions stand for."""
-    content = [values[-1] for values in found.decided.values()]
+    content = [values[-1] for values in findings.decided.values()]
     notes = [note for one in content if isinstance(one, list) for note in one]
     return [*notes, "answered"] if any(one is not None for one in content) else []
 
@@ -127,7 +127,7 @@ def _by_run(
 
 
 def findings_of(run: Run, calls: Calls) -> Findings:
-    """Everything about one ended run."""
+    """Return all findings about one ended run."""
     decided: dict[Any, list[Any]] = {}
     for decision in Decision.objects.filter(run=run.id).order_by(
         "revision", "event_seq"

@@ -138,8 +138,8 @@ class Operator:
             self.counted[f"resumed after {run.error_code}"] += 1
 
     def _settle(self, run: Run, row: TaskResult) -> None:
-        """Only when the attempt is surely over, and some time after: what it did is
-        outside by then.
+        """Settle an attempt that is surely over, some time after its end: its effect
+        has arrived by then.
         """
         if unknown_outcomes.may_be_going_on(row) is not None:
             return
@@ -158,12 +158,12 @@ class Operator:
 
 
 def supersteps() -> int:
-    """Of all runs of the soak."""
+    """Return the number of supersteps of all runs of the soak."""
     return sum(Run.objects.filter(graph=GRAPH).values_list("superstep", flat=True))
 
 
 def reviewer() -> User:
-    """The one who may sign."""
+    """Return the person who may sign."""
     user, _ = User.objects.get_or_create(username=REVIEWER)
     user.groups.add(Group.objects.get_or_create(name="soak")[0])
     return user
@@ -176,25 +176,25 @@ ROLES: dict[str, Callable[..., Any]] = {
 }
 
 
-def _told_to_go_on(pause: float) -> Iterator[None]:
-    """Again and again, until the input ends."""
+def _pauses(pause: float) -> Iterator[None]:
+    """Yield again and again, until the input ends."""
     while not select.select([sys.stdin], [], [], pause)[0]:
         yield
 
 
 def main(role: str, *words: str) -> None:
     """Act until the input ends. A lost database or a refusal is no reason to stop."""
-    one = ROLES[role](*words)
-    for _ in _told_to_go_on(0.03):
+    actor = ROLES[role](*words)
+    for _ in _pauses(0.03):
         try:
-            one.act()
+            actor.act()
         except Error:
-            one.counted["database lost"] += 1
+            actor.counted["database lost"] += 1
             connection.close()
             time.sleep(0.2)
         except CountersignError as refused:
-            one.counted[f"refused {refused.code}"] += 1
-    print(json.dumps(one.counted), flush=True)
+            actor.counted[f"refused {refused.code}"] += 1
+    print(json.dumps(actor.counted), flush=True)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def call(what: str, run: str, key: str) -> None:
 
 
 def count(what: str, run: str, key: str) -> int:
-    """How often this was called."""
+    """Return how often this was called."""
     return int(_ask(f"count {what} {run} {key}"))
 
 

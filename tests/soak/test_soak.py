@@ -74,7 +74,7 @@ def test_a_soak_without_the_guard_of_the_journal_finds_what_is_doubled_and_fails
 
 
 def _findings(**changed: Any) -> Findings:
-    """What a good run leaves, with something changed."""
+    """Return what a good run leaves, with something changed."""
     keys = [f"k{n}" for n in range(graphs.ROUNDS)]
     good = {
         "notes": graphs.expected(),
@@ -88,9 +88,9 @@ def _findings(**changed: Any) -> Findings:
     return Findings(**{**good, **changed})
 
 
-def _counts(found: Findings) -> tuple[int, int, int]:
+def _counts(findings: Findings) -> tuple[int, int, int]:
     verdict = Verdict()
-    judging.judge("run", found, verdict)
+    judging.judge("run", findings, verdict)
     return len(verdict.lost), len(verdict.doubled), verdict.repeats
 
 

@@ -67,7 +67,7 @@ class Office:
         return status if status in RESTS else ""
 
     def writes(self, run: str) -> dict[str, Any]:
-        """What waits for Rita, by channel."""
+        """Return what waits for Rita, by channel."""
         mine = self.rita.get("/requests/?waiting=me")["results"]
         request = next(r for r in mine if r["run"] == run)
         detail = self.rita.get(f"/requests/{request['id']}/")

@@ -70,18 +70,18 @@ class Old:
             "COUNTERSIGN_DATA_DIR": str(folder / "data"),
             "OLD_DATABASE_OUTSIDE": str(self.outside),
         }
-        self.found = json.loads(
+        self.findings = json.loads(
             self.call("-m", "tests.stories.old_database.visit", self.fork)
         )
 
     def call(self, *words: str) -> str:
-        """What a Python program prints."""
+        """Return what a Python program prints."""
         done = commands.run(sys.executable, *words, **self.environment)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
     def rows(self, sql: str, *params: Any) -> list[Any]:
-        """By SQL of no version of ours."""
+        """Return rows by plain SQL, which depends on no version of ours."""
         with closing(sqlite3.connect(self.file)) as raw:
             return raw.execute(sql, params).fetchall()
 
@@ -144,9 +144,9 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Old:
 
 
 def test_it_is_migrated_and_every_record_in_it_verifies_and_is_read(old: Old) -> None:
-    found = old.found
-    assert found["verified"] == {"checked": len(FOUND), "bad": []}
-    runs = found["runs"]
+    findings = old.findings
+    assert findings["verified"] == {"checked": len(FOUND), "bad": []}
+    runs = findings["runs"]
     assert {key: run["status"] for key, run in runs.items()} == FOUND
     assert runs["completed"]["states"][0]["notes"] == [
         "order completed",
@@ -179,16 +179,16 @@ def test_it_is_migrated_and_every_record_in_it_verifies_and_is_read(old: Old) ->
     assert [line["type"] for line in runs["one of two"]["events"]][-3:] == [
         "decision_signed"
     ] * 3
-    assert found["cellar"]["scratch"] == {"bottles": 7}
+    assert findings["cellar"]["scratch"] == {"bottles": 7}
     assert {
-        page: status for page, status in found["shown"].items() if status != 200
+        page: status for page, status in findings["shown"].items() if status != 200
     } == {}
 
 
 def test_before_its_rows_are_sealed_anew_everybody_is_told_which_command_does_it(
     old: Old,
 ) -> None:
-    before = old.found["before"]
+    before = old.findings["before"]
     for command in ("verify_runs", "worker"):
         assert "in the format of an older release" in before[command]
         assert "`manage.py seal_anew`" in before[command]
@@ -200,7 +200,7 @@ def test_before_its_rows_are_sealed_anew_everybody_is_told_which_command_does_it
 
 
 def test_its_rows_are_sealed_anew_once(old: Old) -> None:
-    counts, again = old.found["renewed"]
+    counts, again = old.findings["renewed"]
     assert counts["checkpoints_runevent"] > 100
     assert counts["approvals_decision"] == 12
     assert again == {}

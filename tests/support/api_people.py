@@ -48,13 +48,13 @@ def olive(people: People) -> Client:
 
 @pytest.fixture
 def rita(people: People) -> Client:
-    """Decides."""
+    """A person who decides."""
     return Client(people.reviewer)
 
 
 @pytest.fixture
 def nobody(people: People) -> Client:
-    """May nothing."""
+    """A person without any right."""
     return Client(people.nobody)
 
 

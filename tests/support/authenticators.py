@@ -41,7 +41,7 @@ class Authenticator:
     def create(
         self, options: dict[str, Any], flags: int = PRESENT | VERIFIED
     ) -> dict[str, Any]:
-        """What a browser returns for a new key."""
+        """Return what a browser returns for a new key."""
         numbers = self._key.public_key().public_numbers()
         cose = {1: 2, 3: -7, -1: 1}
         cose |= {-2: numbers.x.to_bytes(32, "big"), -3: numbers.y.to_bytes(32, "big")}
@@ -61,7 +61,7 @@ class Authenticator:
         site: Site | None = None,
         challenge: str = "",
     ) -> dict[str, Any]:
-        """What a browser returns for a signature."""
+        """Return what a browser returns for a signature."""
         site = site or self.site
         self.count += 1
         data = self._data(flags, site)

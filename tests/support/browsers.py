@@ -81,8 +81,8 @@ async def happen(run: Run, *numbers: int) -> None:
 
 
 async def parts_of(path: str, cookie: str, seen: Callable[[bytes], Any]) -> list[Any]:
-    """What `seen` says of each part of an answer when it arrives from the application,
-    run as by an ASGI server.
+    """Return what `seen` says of each part of an answer when it arrives from the
+    application, run as by an ASGI server.
     """
     headers = [
         (b"host", b"testserver"),

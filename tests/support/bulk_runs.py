@@ -22,7 +22,7 @@ BATCH = 200
 
 
 def cloned(template: Run, count: int) -> None:
-    """So many runs like this one, which ended: each with its own ids, keys, log and
+    """Make this many copies of an ended run, each with its own ids, keys, log and
     seals.
     """
     rows = list(Checkpoint.objects.filter(run=template.id).order_by("seq"))
@@ -87,13 +87,13 @@ def _events(
 ) -> Iterator[RunEvent]:
     end = LogEnd(0, "")
     for line, facts in lines:
-        told = (
+        payload = (
             {**facts, "checkpoint": str(ids[facts["checkpoint"]])}
             if "checkpoint" in facts
             else facts
         )
         new = NewEvent(
-            line.type, told, node=line.node, task=line.task, actor=line.actor
+            line.type, payload, node=line.node, task=line.task, actor=line.actor
         )
         [row], end = event_log.chain(
             run, end, [new], at=line.at, protection=sealed_rows.PLAIN
@@ -102,7 +102,7 @@ def _events(
 
 
 def bare(template: Run, count: int, *, graph: str) -> None:
-    """So many rows of runs with their checkpoints, copied inside PostgreSQL: for
+    """Make this many rows of runs with their checkpoints, copied inside PostgreSQL: for
     counting only.
     """
     run = Run._meta.db_table

@@ -125,7 +125,7 @@ def _framed(*parts: Any) -> str:
     return hashlib.sha256(listed.encode() + b"".join(texts)).hexdigest()
 
 
-class _Told:
+class _Progress:
     """What was read so far."""
 
     def __init__(self, manifest: dict[str, Any], run: dict[str, Any]) -> None:
@@ -151,7 +151,9 @@ class _Told:
                 raise Wrong(1)
 
     def behind(self, part: str, number: int, hash_: str, seen: int) -> tuple[int, str]:
-        """Behind which row a chain goes on, stretches that were removed passed over."""
+        """Return the number and hash of the row after which a chain continues, past
+        stretches that were removed.
+        """
         for first, last, before, after in sorted(self.manifest["removed"][part]):
             if (first, before) == (number + 1, hash_) and last < seen:
                 number = last
@@ -178,14 +180,14 @@ def _fits(bodies: list[dict[str, Any]]) -> None:
         raise Wrong(1)
     if bodies[1]["kind"] != "run" or bodies[1]["row"]["id"] != bodies[0]["run"]:
         raise Wrong(2)
-    told = _Told(bodies[0], bodies[1]["row"])
+    progress = _Progress(bodies[0], bodies[1]["row"])
     for number, body in enumerate(bodies, start=1):
-        if number > 2 and "row" in body and body["row"]["run"] != told.run["id"]:
+        if number > 2 and "row" in body and body["row"]["run"] != progress.run["id"]:
             raise Wrong(number)
-        if not _covered(told, body):
+        if not _covered(progress, body):
             raise Wrong(number)
         check = globals().get(f"_{body['kind']}")
-        if check is not None and not check(told, body):
+        if check is not None and not check(progress, body):
             raise Wrong(number)
     if kinds[-2] != "counts":
         raise Wrong(len(bodies))
@@ -198,69 +200,69 @@ def _erased(body: dict[str, Any]) -> set[str]:
     return set(body.get("erased", {"columns": {}})["columns"])
 
 
-def _covered(told: _Told, body: dict[str, Any]) -> bool:
-    """Whether the manifest names the erasure of a row, and what stands there now is
-    what the note says.
+def _covered(progress: _Progress, body: dict[str, Any]) -> bool:
+    """Return whether the manifest names the erasure of a row, and what stands there now
+    is what the note says.
     """
     if not _erased(body):
         return True
     note = body["erased"]
     row = body["row"]
     fits = all(_sha(row[column]) == hash_ for column, hash_ in note["columns"].items())
-    return note["record"] in told.erasures and (fits or not told.plain)
+    return note["record"] in progress.erasures and (fits or not progress.plain)
 
 
-def _run(told: _Told, body: dict[str, Any]) -> bool:
+def _run(progress: _Progress, body: dict[str, Any]) -> bool:
     row = body["row"]
     fits = "input" in _erased(body) or _sha(row["input"]) == row["input_hash"]
-    return row["encrypted"] is not told.plain and (not told.plain or fits)
+    return row["encrypted"] is not progress.plain and (not progress.plain or fits)
 
 
-def _event(told: _Told, body: dict[str, Any]) -> bool:
+def _event(progress: _Progress, body: dict[str, Any]) -> bool:
     row = body["row"]
-    last = max(told.log)
-    number, before = told.behind("events", last, told.log[last][0], row["seq"])
+    last = max(progress.log)
+    number, before = progress.behind("events", last, progress.log[last][0], row["seq"])
     names = ("run", "seq", "type", "at", "node", "task", "actor")
     made = (
         _framed(before, *(row[name] for name in names), ("bytes", row["payload"]))
-        if told.plain
+        if progress.plain
         else row["hash"]
     )
-    told.log[row["seq"]] = (row["hash"], row["type"])
-    if row["type"] == "erased" and told.plain:
+    progress.log[row["seq"]] = (row["hash"], row["type"])
+    if row["type"] == "erased" and progress.plain:
         document = json.loads(row["payload"])
-        if told.erasures.get(document["record"]) != document["rows_hash"]:
+        if progress.erasures.get(document["record"]) != document["rows_hash"]:
             return False
-        told.ended.add(document["record"])
+        progress.ended.add(document["record"])
     return row["seq"] == number + 1 and (
         made == row["hash"] or "payload" in _erased(body)
     )
 
 
-def _line(told: _Told, body: dict[str, Any]) -> bool:
-    told.departures[body["row"]["departure"]] = body["row"]["departure_hash"]
+def _line(progress: _Progress, body: dict[str, Any]) -> bool:
+    progress.departures[body["row"]["departure"]] = body["row"]["departure_hash"]
     return True
 
 
-def _checkpoint(told: _Told, body: dict[str, Any]) -> bool:
+def _checkpoint(progress: _Progress, body: dict[str, Any]) -> bool:
     row = body["row"]
-    last = told.points[-1] if told.points else None
+    last = progress.points[-1] if progress.points else None
     at = (last["seq"], last["content_hash"]) if last else (-1, "")
-    number, before = told.behind("checkpoints", at[0], at[1], row["seq"])
+    number, before = progress.behind("checkpoints", at[0], at[1], row["seq"])
     parent = row["parent"]
     if parent is None:
         expected = ""
-    elif parent in told.departures:
-        expected = told.departures[parent]
+    elif parent in progress.departures:
+        expected = progress.departures[parent]
     elif last is not None and parent == last["id"]:
         expected = last["content_hash"]
     elif number != at[0]:
         expected = before
     else:
         expected = body["parent_hash"] if row["seq"] == 0 else None
-    told.points.append(row)
+    progress.points.append(row)
     fits = row["seq"] == number + 1 and body["parent_hash"] == expected
-    if told.plain and fits:
+    if progress.plain and fits:
         names = ("run", "line", "seq", "superstep", "source", "fingerprint", "format")
         header = [*(row[name] for name in names), 1 if row["committed"] else 0]
         made = _framed(
@@ -272,16 +274,17 @@ def _checkpoint(told: _Told, body: dict[str, Any]) -> bool:
         fits = fits and made == row["content_hash"]
     return (
         fits
-        and told.departures.get(row["id"], row["content_hash"]) == row["content_hash"]
+        and progress.departures.get(row["id"], row["content_hash"])
+        == row["content_hash"]
     )
 
 
-def _write(told: _Told, body: dict[str, Any]) -> bool:
+def _write(progress: _Progress, body: dict[str, Any]) -> bool:
     row = body["row"]
-    told.writes.setdefault(row["write"], []).append(
+    progress.writes.setdefault(row["write"], []).append(
         {**row, "erased": "value" in _erased(body)}
     )
-    if not told.plain:
+    if not progress.plain:
         return True
     based = (
         "base" in _erased(body) or _sha(body.get("binding", "")) == row["bound_hash"]
@@ -305,27 +308,31 @@ def _write(told: _Told, body: dict[str, Any]) -> bool:
     return based and (made == row["hash"] or bool({"value", "shown"} & _erased(body)))
 
 
-def _request(told: _Told, body: dict[str, Any]) -> bool:
+def _request(progress: _Progress, body: dict[str, Any]) -> bool:
     policy = body["row"]["policy"]
     row = body["row"]
-    told.requests[row["id"]] = policy
+    progress.requests[row["id"]] = policy
     if (row["status"], row["outcome"]) == ("applied", "approved") and "veto" in policy:
-        told.vetoed[row["id"]] = {} if row["node"] != "$patch" else None
+        progress.vetoed[row["id"]] = {} if row["node"] != "$patch" else None
     text = json.dumps(policy, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return _sha(text) == body["row"]["policy_hash"]
 
 
-def _receipt(told: _Told, body: dict[str, Any]) -> bool:
-    told.receipts[body["row"]["id"]] = body["row"]
+def _receipt(progress: _Progress, body: dict[str, Any]) -> bool:
+    progress.receipts[body["row"]["id"]] = body["row"]
     return True
 
 
-def _confirmed(told: _Told, body: dict[str, Any], seen: list[dict[str, Any]]) -> bool:
-    """Whether a passkey signed a decision where it must have. Its keys are of P-256 here."""
+def _confirmed(
+    progress: _Progress, body: dict[str, Any], seen: list[dict[str, Any]]
+) -> bool:
+    """Return whether a passkey signed a decision where it must have. Its keys are of
+    P-256 here.
+    """
     row = body["row"]
-    signed = told.receipts.get(row["receipt"], {}).get("assertion")
+    signed = progress.receipts.get(row["receipt"], {}).get("assertion")
     if row["confirmed_by"] != "passkey":
-        policy = told.requests[row["request"]]
+        policy = progress.requests[row["request"]]
         asked = policy.get("confirm") == "passkey" and "confirm_above" not in policy
         return signed is None and not (asked and row["receipt"])
     if signed is None:
@@ -365,9 +372,13 @@ def _confirmed(told: _Told, body: dict[str, Any], seen: list[dict[str, Any]]) ->
         "hash": row["seen_hash"],
         "verdict": row["verdict"],
     }
-    if told.plain and row["verdict"] == "edit" and "final_value" not in _erased(body):
+    if (
+        progress.plain
+        and row["verdict"] == "edit"
+        and "final_value" not in _erased(body)
+    ):
         told_line["value_hash"] = _sha(row["final_value"])
-    if told.plain and row["reason"] and "reason" not in _erased(body):
+    if progress.plain and row["reason"] and "reason" not in _erased(body):
         told_line["reason_hash"] = _sha(row["reason"])
     if row.get("delegator_name"):
         told_line["for"] = row["delegator_name"]
@@ -376,19 +387,19 @@ def _confirmed(told: _Told, body: dict[str, Any], seen: list[dict[str, Any]]) ->
     return {**lines[0], **told_line} == lines[0]
 
 
-def _decision(told: _Told, body: dict[str, Any]) -> bool:
+def _decision(progress: _Progress, body: dict[str, Any]) -> bool:
     row = body["row"]
     nobody = body["row"]["verdict"] == "not_needed"
     removed = any(
         first <= row["event_seq"] <= last
-        for first, last, _, _ in told.manifest["removed"]["events"]
+        for first, last, _, _ in progress.manifest["removed"]["events"]
     )
-    said = told.log.get(row["event_seq"], ("", "removed" if removed else ""))[1]
+    said = progress.log.get(row["event_seq"], ("", "removed" if removed else ""))[1]
     if said not in ("removed", "approval_not_needed" if nobody else "decision_signed"):
         return False
     if nobody:
         return True
-    revisions = told.writes.get(row["write"], [])
+    revisions = progress.writes.get(row["write"], [])
     seen = [
         revision
         for revision in revisions
@@ -398,35 +409,35 @@ def _decision(told: _Told, body: dict[str, Any]) -> bool:
     own = [
         revision for revision in revisions if revision["revision"] == row["revision"]
     ]
-    if not (seen and own and row["request"] in told.requests):
+    if not (seen and own and row["request"] in progress.requests):
         return False
-    if not _confirmed(told, body, seen):
+    if not _confirmed(progress, body, seen):
         return False
-    _note_veto(told, row)
-    if not _is_late_enough(told, row, own[0]["staged_at"]):
+    _note_veto(progress, row)
+    if not _is_late_enough(progress, row, own[0]["staged_at"]):
         return False
-    if row["verdict"] == "skip" and not told.requests[row["request"]].get("skip"):
+    if row["verdict"] == "skip" and not progress.requests[row["request"]].get("skip"):
         return False
     if row["verdict"] == "approve" and any(map(_is_unanswered, seen)):
         return False
-    if told.plain and row["verdict"] in ("reject", "skip", "veto", "no_auto"):
+    if progress.plain and row["verdict"] in ("reject", "skip", "veto", "no_auto"):
         return not row["final_value"]
-    if not told.plain or "final_value" in _erased(body):
+    if not progress.plain or "final_value" in _erased(body):
         return True
     signed = [*own, *seen] if row["verdict"] == "approve" else own
     return all(one["erased"] or one["value"] == row["final_value"] for one in signed)
 
 
-def _note_veto(told: _Told, row: dict[str, Any]) -> None:
-    answers = told.vetoed.get(row["request"])
+def _note_veto(progress: _Progress, row: dict[str, Any]) -> None:
+    answers = progress.vetoed.get(row["request"])
     if row["verdict"] in ("veto", "no_veto") and answers is not None:
         answer = (row["event_seq"], row["verdict"])
         answers[row["write"]] = max(answer, answers.get(row["write"], answer))
 
 
-def _is_late_enough(told: _Told, row: dict[str, Any], staged_at: str) -> bool:
-    """Whether a policy signed only after the window of what it signed."""
-    window = told.requests[row["request"]].get("auto_after")
+def _is_late_enough(progress: _Progress, row: dict[str, Any], staged_at: str) -> bool:
+    """Return whether a policy signed only after the window of what it signed."""
+    window = progress.requests[row["request"]].get("auto_after")
     is_of_policy = row["by_name"].startswith(("the policy of ", "policy "))
     if row["verdict"] != "approve" or not window or row["receipt"] or not is_of_policy:
         return True
@@ -435,7 +446,7 @@ def _is_late_enough(told: _Told, row: dict[str, Any], staged_at: str) -> bool:
 
 
 def _is_unanswered(revision: dict[str, Any]) -> bool:
-    """Whether this revision of a question has no answer, where that can be read."""
+    """Return whether this revision of a question has no answer, where that can be read."""
     try:
         question = json.loads(revision["shown"]).get("ask", {})
     except (ValueError, AttributeError):
@@ -443,13 +454,13 @@ def _is_unanswered(revision: dict[str, Any]) -> bool:
     return question.get("answered") is False
 
 
-def _counts(told: _Told, body: dict[str, Any]) -> bool:
-    run = told.run
-    last = max(told.log)
-    end = told.behind("events", last, told.log[last][0], run["event_seq"] + 1)
+def _counts(progress: _Progress, body: dict[str, Any]) -> bool:
+    run = progress.run
+    last = max(progress.log)
+    end = progress.behind("events", last, progress.log[last][0], run["event_seq"] + 1)
     point = (
-        told.points[-1]
-        if told.points
+        progress.points[-1]
+        if progress.points
         else {"seq": None, "content_hash": None, "id": None}
     )
     head = (point["seq"], point["content_hash"], point["id"])
@@ -458,7 +469,7 @@ def _counts(told: _Told, body: dict[str, Any]) -> bool:
         run["head_hash"],
         run["head"],
     )
-    fits = fits and (not told.plain or told.ended == {*told.erasures})
-    for answers in told.vetoed.values():
+    fits = fits and (not progress.plain or progress.ended == {*progress.erasures})
+    for answers in progress.vetoed.values():
         fits = fits and all(last != "veto" for _, last in (answers or {}).values())
     return fits and body["counts"]["decision"] == run["decisions"]

@@ -186,7 +186,7 @@ def in_two_steps(
 
 
 def _behind(graph: Graph) -> None:
-    """What follows the gate."""
+    """Add the nodes that follow the gate."""
 
     @graph.node(effect="external", idempotent=True)
     def pay(state: State, ctx: Any) -> Any:
@@ -274,9 +274,10 @@ def many_payouts(name: str, amounts: Sequence[str]) -> Graph:
     @graph.node(effect="human", gate=Gate(reviewers=["group:reviewer"], writes=shows))
     def propose(state: Payments, ctx: Any) -> Any:
         account = "DE89370400440532013000"
-        given = [{"amount": amount, "account": account} for amount in amounts]
+        payouts = [{"amount": amount, "account": account} for amount in amounts]
         return [
-            Write("payments", [one], label=f"Pay €{one['amount']}") for one in given
+            Write("payments", [payout], label=f"Pay €{payout['amount']}")
+            for payout in payouts
         ]
 
     @graph.node(effect="external", idempotent=True)

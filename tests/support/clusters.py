@@ -73,7 +73,7 @@ class Command:
         return sorted((pid for pid in _pids() if self._ours(pid)), key=_born)
 
     def kill_all(self) -> None:
-        """Whatever is left of it."""
+        """Kill whatever is left of it."""
         for pid in self.alive():
             send(pid, signal.SIGKILL)
         self.main.wait(5)
@@ -151,7 +151,7 @@ def slow(seconds: float = 0.0, *, folder: Path | str = "") -> Run:
 
 
 def status(run: Run) -> str:
-    """As it is in the database now."""
+    """Return the status of a run as it is in the database now."""
     return Run.objects.values_list("status", flat=True).get(id=run.id)
 
 
@@ -181,11 +181,13 @@ def send(pid: int, number: int) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """Of a process, oldest first, zombies not counted."""
-    found = [
-        one for one in _pids() if _stat(one)[1:2] == [str(pid)] and _stat(one)[0] != "Z"
+    """Return the children of a process, oldest first, without zombies."""
+    pids = [
+        child
+        for child in _pids()
+        if _stat(child)[1:2] == [str(pid)] and _stat(child)[0] != "Z"
     ]
-    return sorted(found, key=lambda one: (_born(one), one))
+    return sorted(pids, key=lambda child: (_born(child), child))
 
 
 def _pids() -> list[int]:

@@ -102,7 +102,7 @@ def _removable(tables: list[str]) -> Iterator[None]:
 
 
 def _filled(tables: list[str]) -> list[str]:
-    """Those of the tables that have a row."""
+    """Return those of the tables that have a row."""
     asked = " UNION ALL ".join(
         f"SELECT '{name}' WHERE EXISTS (SELECT 1 FROM {_quoted(name)})"
         for name in tables

@@ -81,8 +81,8 @@ def _decide(run: Run, people: cast.People) -> None:
     ]
     rows = pending(run)
     items = [
-        {"write": str(row.write), "hash": row.hash, **one}
-        for row, one in zip(rows, content, strict=True)
+        {"write": str(row.write), "hash": row.hash, **verdict}
+        for row, verdict in zip(rows, content, strict=True)
     ]
     reviews.sign(run.id, items, by=people.reviewer)
 
@@ -112,7 +112,7 @@ def _files() -> list[Path]:
 
 
 def unpacked(data: bytes) -> bytes:
-    """What a payload's bytes hold; themselves where they are not packed."""
+    """Return what a payload's bytes hold; themselves where they are not packed."""
     try:
         return codec.unpack(data)
     except (ValueError, zstandard.ZstdError):

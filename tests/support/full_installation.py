@@ -163,7 +163,7 @@ def another(field: "Field[Any, Any]", value: Any) -> Any:
 
 def _other_target(field: "ForeignKey[Any, Any]", value: Any) -> Any:
     model: Any = field.related_model
-    found = model._base_manager.exclude(pk=value).values_list("pk", flat=True).first()
-    if found is None:
+    target = model._base_manager.exclude(pk=value).values_list("pk", flat=True).first()
+    if target is None:
         assert field.null, f"there is no other {model.__name__} to point to"
-    return found
+    return target

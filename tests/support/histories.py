@@ -47,7 +47,7 @@ def seqs(run: Run) -> list[int]:
 
 
 def faults(*of: Run) -> list[str]:
-    """What is wrong with any run: of these, as far as they are there, or of all."""
+    """Return what is wrong with any run: of these, as far as they are there, or of all."""
     rows = (
         Run.objects.filter(id__in=[run.id for run in of]) if of else Run.objects.all()
     )

@@ -68,8 +68,8 @@ def thread(name: str) -> dict[str, Any]:
 
 
 def travelled(graph: Any, name: str) -> list[Any]:
-    """What a checkpointer answers to an interrupt, a resumption, and an update of an
-    old checkpoint that goes on from there.
+    """Return what a checkpointer answers to an interrupt, a resumption, and an update
+    of an old checkpoint that goes on from there.
     """
     config = thread(name)
     answers = [_plain(graph.invoke({"text": "Ada", "notes": []}, config))]

@@ -30,13 +30,13 @@ class LiveCommits:
         self._file, self._before = file, _told_waits()
 
     def lock_waits(self) -> int:
-        """How often it waited for a lock for more than 100 ms, as PostgreSQL tells in
-        its log; 0 on SQLite.
+        """Return how often it waited for a lock for more than 100 ms, as PostgreSQL
+        tells in its log; 0 on SQLite.
         """
         return _told_waits() - self._before
 
     def moments(self) -> list[float]:
-        """As far as they are there; a last line may not be whole yet."""
+        """Return the moments written so far; the last line may not be complete yet."""
         return (
             [float(line) for line in self._file.read_text().split("\n")[:-1]]
             if self._file.exists()
@@ -47,10 +47,10 @@ class LiveCommits:
         """The longest superstep, with its commit, between two moments of
         `time.monotonic`: seconds, and how many.
         """
-        found = [moment for moment in self.moments() if begin <= moment <= end]
+        moments = [moment for moment in self.moments() if begin <= moment <= end]
         return max(
-            (b - a for a, b in zip(found, found[1:], strict=False)), default=0.0
-        ), len(found)
+            (b - a for a, b in zip(moments, moments[1:], strict=False)), default=0.0
+        ), len(moments)
 
 
 def _told_waits() -> int:
@@ -63,8 +63,8 @@ def _told_waits() -> int:
 
 @contextmanager
 def live_commits(folder: Path) -> Iterator[LiveCommits]:
-    """While the block runs, another process commits supersteps of a graph of its own in
-    the test's database.
+    """Open a block in which another process commits supersteps of another graph in the
+    test's database.
     """
     file = folder / "moments"
     log = folder / "live.log"

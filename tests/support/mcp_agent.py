@@ -26,7 +26,7 @@ class Agent:
         self._pool = ThreadPoolExecutor(1)
 
     def call(
-        self, tool: str, *, opens: bool = False, mode: str = "auto", **given: Any
+        self, tool: str, *, opens: bool = False, mode: str = "auto", **arguments: Any
     ) -> Any:
         """Return the answer of a tool; as a text, if it is a refusal."""
 
@@ -41,7 +41,7 @@ class Agent:
                 async with mcp.Client(
                     server, mode=mode, elicitation_callback=callback
                 ) as agent:
-                    return await agent.call_tool(tool, given)
+                    return await agent.call_tool(tool, arguments)
 
         answer = asyncio.run(session())
         if answer.is_error:

@@ -77,7 +77,7 @@ def let_memory_age(*, days: float) -> None:
 
 
 def memory() -> dict[str, Any]:
-    """What is remembered: {namespace/key: content}."""
+    """Return what is remembered: {namespace/key: content}."""
     rows = MemoryTrace.objects.filter(deleted=False).order_by("namespace", "key")
     return {f"{row.namespace}/{row.key}": read_value(row, "content") for row in rows}
 
@@ -90,14 +90,14 @@ def versions() -> dict[str, int]:
 
 
 def landed(run: Run) -> list[tuple[str, int, str, int]]:
-    """What landed of a run, in order: task, n, key, version."""
+    """Return what landed of a run, in order: task, n, key, version."""
     rows = MemoryLanding.objects.filter(run=run).order_by("id")
     return [(row.task, row.n, row.key, row.version) for row in rows]
 
 
 def lose_the_lease(ctx: Any) -> None:
-    """As if this worker had died: what it brings is refused, and another takes the run
-    over from its last commit.
+    """Take the lease from this worker, as if it had died: what it brings is refused,
+    and another takes the run over from its last commit.
     """
     Run.objects.filter(id=ctx.run_id).update(
         epoch=F("epoch") + 1, lease_until="2000-01-01T00:00Z"
@@ -105,7 +105,9 @@ def lose_the_lease(ctx: Any) -> None:
 
 
 def records(run: Run) -> list[tuple[str, str, Any, bool]]:
-    """What is kept of what a run read: kind, mode, the call, whether it was read anew."""
+    """Return what is kept of what a run read: kind, mode, the call, whether it was read
+    anew.
+    """
     rows = MemoryRecord.objects.filter(run=run).order_by("id")
     return [
         (row.kind, row.mode, read_value(row, "asked"), row.unrecorded) for row in rows

@@ -20,10 +20,10 @@ def rows_of(run: Run) -> list[Checkpoint]:
 
 def states_of(run: Run) -> list[tuple[int, dict[str, Any]]]:
     """Each seq with the state there, without the input."""
-    found = [(row.seq, timeline.state_at(row.id)) for row in rows_of(run)]
+    states = [(row.seq, timeline.state_at(row.id)) for row in rows_of(run)]
     return [
         (seq, {name: value for name, value in state.items() if name != "input"})
-        for seq, state in found
+        for seq, state in states
     ]
 
 
@@ -38,8 +38,8 @@ def all_paths(value: Any, path: Path = ()) -> Iterator[Path]:
         if isinstance(value, list)
         else ()
     )
-    for key, one in inner:
-        yield from all_paths(one, (*path, key))
+    for key, inner_value in inner:
+        yield from all_paths(inner_value, (*path, key))
 
 
 def changed_at(
@@ -49,14 +49,14 @@ def changed_at(
     before.
     """
     known = {path for _, state in states for path in all_paths(state) if len(path) > 1}
-    found: dict[str, list[int]] = {written(path): [] for path in known}
+    seqs: dict[str, list[int]] = {written(path): [] for path in known}
     last = before or {}
     for seq, state in states:
         for path in known:
             if _bytes(_at(last, path)) != _bytes(_at(state, path)):
-                found[written(path)].append(seq)
+                seqs[written(path)].append(seq)
         last = state
-    return found
+    return seqs
 
 
 def _at(value: Any, path: Path) -> Any:

@@ -12,8 +12,8 @@ from checkpoints.sealing import older_seals, sealed_rows
 
 @contextmanager
 def older_release() -> Iterator[None]:
-    """What is written meanwhile has older seals; afterwards the database is as the
-    migrations of today leave it.
+    """Open a block in which rows are written with older seals; afterwards the database
+    is as today's migrations leave it.
     """
 
     def covered(row, protection, payloads):  # type: ignore[no-untyped-def]

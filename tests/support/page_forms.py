@@ -6,32 +6,32 @@ from html.parser import HTMLParser
 class _Fields(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
-        self.found: dict[str, str] = {}
+        self.fields: dict[str, str] = {}
         self.area = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
-        kind = given.get("type", "text")
-        name = given.get("name", "")
+        attributes = {name: value or "" for name, value in attrs}
+        kind = attributes.get("type", "text")
+        name = attributes.get("name", "")
         if tag == "textarea":
             self.area = name
-            self.found[name] = ""
+            self.fields[name] = ""
         elif (
             tag == "input"
             and name
-            and (kind not in ("radio", "checkbox") or "checked" in given)
+            and (kind not in ("radio", "checkbox") or "checked" in attributes)
         ):
-            self.found[name] = given.get("value", "")
+            self.fields[name] = attributes.get("value", "")
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "textarea":
             # A browser drops the first line break of an area.
-            self.found[self.area] = self.found[self.area].removeprefix("\n")
+            self.fields[self.area] = self.fields[self.area].removeprefix("\n")
             self.area = ""
 
     def handle_data(self, data: str) -> None:
         if self.area:
-            self.found[self.area] += data
+            self.fields[self.area] += data
 
 
 def fields_of(html: str) -> dict[str, str]:
@@ -40,5 +40,5 @@ def fields_of(html: str) -> dict[str, str]:
     """
     parser = _Fields()
     parser.feed(html.split("<main")[1])
-    parser.found.pop("csrfmiddlewaretoken", None)
-    return parser.found
+    parser.fields.pop("csrfmiddlewaretoken", None)
+    return parser.fields

@@ -56,8 +56,9 @@ class SaysKeyError(MemoryPayloads):
 
 class DeletesByPrefix(MemoryPayloads):
     def delete(self, name: str, kept: bytes) -> None:
-        for one in [one for one in self._payloads if one.startswith(name)]:
-            del self._payloads[one]
+        for stored in list(self._payloads):
+            if stored.startswith(name):
+                del self._payloads[stored]
 
 
 class DeletesNothing(MemoryPayloads):

@@ -24,7 +24,7 @@ def kept_files(folder: Path) -> list[Path]:
 
 
 def columns(run: Run) -> int:
-    """How many payloads the rows of a run point to."""
+    """Return how many payloads the rows of a run point to."""
     return sum(
         bool(row.change) + bool(row.snapshot)
         for row in Checkpoint.objects.filter(run=run)

@@ -55,8 +55,8 @@ def _save(row: Checkpoint, *changed: str) -> None:
 
 
 def stretch_of(model: Any, run: Run, numbers: First) -> dict[str, Any]:
-    """What a line says of these rows. The row before them may be gone itself: then an
-    earlier line has its hash.
+    """Return what a line says of these rows. The row before them may be gone itself:
+    then an earlier line has its hash.
     """
     first, last = numbers
     name = "content_hash" if model is Checkpoint else "hash"

@@ -4,7 +4,7 @@ from typing import Any
 
 
 def form_of(page: Any) -> dict[str, Any]:
-    """What the page's form would post, before anything is chosen."""
+    """Return what the page's form would post, before anything is chosen."""
     review = page.context["page"]
     posted: dict[str, Any] = {
         "key": review.key,

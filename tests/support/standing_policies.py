@@ -70,6 +70,6 @@ def policy_of(run: Run, by: User, **options: Any) -> StandingPolicy:
 
 
 def uses(rows: Sequence[StandingPolicy]) -> list[int]:
-    """How often each of these policies has signed by now."""
+    """Return how often each of these policies has signed by now."""
     by_id = StandingPolicy.objects.in_bulk([row.id for row in rows])
     return [by_id[row.id].uses for row in rows]

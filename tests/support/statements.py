@@ -19,7 +19,7 @@ class _Sent(Watch):
 
 @contextmanager
 def counted() -> Iterator[list[str]]:
-    """What is sent, in order."""
+    """Yield what is sent, in order."""
     sent = _Sent()
     with watching(sent):
         yield sent.statements

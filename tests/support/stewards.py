@@ -21,7 +21,7 @@ def browser_of(user: Any) -> Client:
 
 @pytest.fixture
 def run() -> Run:
-    """Of checkpoints 0 to 4, of the graph "short"."""
+    """A run of the graph "short" with the checkpoints 0 to 4."""
     return long_run("short", "abcd")
 
 

@@ -40,8 +40,8 @@ class Stream:
             if not part.get("more_body"):
                 self.ended = True
                 return None
-        found, _, self._text = self._text.partition("\n\n")
-        return found
+        block_text, _, self._text = self._text.partition("\n\n")
+        return block_text
 
     async def line(self) -> dict[str, Any] | None:
         """The next line of the log, its number in `id`; None where the stream has
@@ -58,11 +58,11 @@ class Stream:
         return None
 
     async def numbers(self, count: int) -> list[int]:
-        found = [await self.line() for _ in range(count)]
-        return [line["id"] for line in found if line is not None]
+        lines = [await self.line() for _ in range(count)]
+        return [line["id"] for line in lines if line is not None]
 
     async def body(self) -> Any:
-        """What a refusal says."""
+        """Return what a refusal says."""
         text = b""
         while True:
             part = await self.communicator.receive_output(timeout=15)

@@ -11,13 +11,13 @@ LEFT = {"auditline", "failedauthentication"}
 
 def contents() -> str:
     """A digest of every row of ours, but for what refusals leave."""
-    found = sha256()
+    digest = sha256()
     for label in OURS:
         for model in apps.get_app_config(label).get_models():
             if model._meta.model_name not in LEFT:
-                found.update(
+                digest.update(
                     repr(
                         list(model._base_manager.order_by("pk").values_list())
                     ).encode()
                 )
-    return found.hexdigest()
+    return digest.hexdigest()

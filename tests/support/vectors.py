@@ -117,5 +117,5 @@ def events() -> list[dict[str, Any]]:
 def as_text() -> str:
     """Both as the docs have them."""
     return "\n".join(
-        json.dumps(one, ensure_ascii=False) for one in [*checkpoints(), *events()]
+        json.dumps(vector, ensure_ascii=False) for vector in [*checkpoints(), *events()]
     )

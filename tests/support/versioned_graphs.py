@@ -79,7 +79,7 @@ def in_euros(state: Any) -> Any:
 
 
 def deployed(*graphs: Graph) -> Graph:
-    """This process has these versions and no others; those before were seen."""
+    """Give this process these versions and no others; those before were noted."""
     discovery.note_versions()
     registry.clear()
     for made in graphs:

@@ -122,8 +122,8 @@ def _may_allow(user: Any, request: ApprovalRequest) -> bool:
 def _keeps_others_out(
     taken: RequestClaim | None, request: ApprovalRequest, *, is_own: bool
 ) -> bool:
-    """Return whether a claim keeps others from signing, as far as its reader knows: of
-    their own they know it.
+    """Return whether a claim keeps others from signing, as far as its reader knows:
+    they know of their claim.
     """
     if taken is None or not is_exclusive(request):
         return False

@@ -29,9 +29,8 @@ View = Callable[..., HttpResponse]
 
 
 def changes_rights(act: Callable[..., str], *, leads_to: str = "account") -> View:
-    """Return the page that changes by this act what the signed-in person lets be signed
-    in their place, and leads back to one of their pages with the sentence that the act
-    returns.
+    """Return the page that changes, by this act, what others may sign for the signed-in
+    person, and leads back to one of their pages with the sentence that the act returns.
     """
 
     @sensitive_post_parameters(FIELD)

@@ -45,7 +45,7 @@ def use_up_fresh_login(request: HttpRequest) -> bool:
 
 
 def session_of(request: HttpRequest) -> str:
-    """Return the hash of the session's key, by which a proof knows it again."""
+    """Return the hash of the session's key, with which a proof recognizes it."""
     key = request.session.session_key or ""
     return hashlib.sha256(key.encode()).hexdigest()
 

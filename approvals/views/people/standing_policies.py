@@ -70,7 +70,9 @@ class ShownChannel:
 @login_required
 @require_safe
 def standing_policies_page(request: HttpRequest) -> HttpResponse:
-    """Show what this person lets gates sign by themselves; to stewards, what all do."""
+    """Show what this person allows gates to sign by themselves; to stewards, what
+    everybody allows.
+    """
     context = {
         "listed": listed_policies(request.user, most=MOST_LISTED),
         "most": MOST_LISTED,

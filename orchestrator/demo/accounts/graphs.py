@@ -105,7 +105,7 @@ def write_to_policyholder(state: Any, ctx: Context) -> Any:
 
 @graph.node()
 def leave_as_it_is(state: Any, ctx: Context) -> Any:
-    """Nothing is changed."""
+    """Leave the account as it is."""
     return {"notes": ["the account stays as it is"]}
 
 

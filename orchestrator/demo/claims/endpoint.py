@@ -109,7 +109,7 @@ def _payment(order: PaymentOrder, key: str) -> Payment:
     """Return the payment of this key: a new one, or the earlier one of the same order."""
     values = order.model_dump()
     try:
-        # If two calls come at once, the unique key lets one in; the other finds its
+        # If two calls come at once, the unique key admits one; the other finds its
         # payment.
         with transaction.atomic():
             return Payment.objects.create(idempotency_key=key, **values)

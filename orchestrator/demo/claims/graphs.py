@@ -229,7 +229,7 @@ def needs_review(state: Any, proposal: Any) -> str | bool:
     ),
 )
 def review(state: Any, ctx: Context) -> Any:
-    """Four proposals, each decided on its own."""
+    """Propose four writes, each decided separately."""
     plan = state.planned_payout
     claim = state.claim
     writes = [
@@ -308,20 +308,20 @@ def update_case(state: Any, ctx: Context) -> Any:
 
 @graph.node()
 def hand_back(state: Any, ctx: Context) -> Any:
-    """Everything was rejected: nothing is done, the claim goes back to its handler."""
+    """Hand the claim back to its handler: everything was rejected, and nothing is done."""
     return {"outcome": "handed back", "notes": ["the review rejected every proposal"]}
 
 
 @graph.node()
 def refuse(state: Any, ctx: Context) -> Any:
-    """Nothing is payable."""
+    """Refuse the claim: nothing is payable."""
     why = assessment.why_refused(state.claim, state.assessment, state.screening)
     return {"outcome": "refused", "notes": [f"refused: {why}"]}
 
 
 @graph.node()
 def close(state: Any, ctx: Context) -> Any:
-    """Say how it ended."""
+    """Note how the claim ended."""
     # `refuse` and `hand_back` have said how it ended.
     if state.outcome != "open":
         return None
@@ -340,7 +340,7 @@ def enough_photos(state: Any) -> str:
 
 
 def route(state: Any) -> str:
-    """By amount and score."""
+    """Choose the next node by amount and score."""
     if assessment.why_refused(state.claim, state.assessment, state.screening):
         return "refuse"
     return (

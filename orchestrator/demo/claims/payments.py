@@ -35,8 +35,8 @@ def url() -> str:
 
 
 def token() -> str:
-    """Return the token that lets a caller from another machine pay; both sides derive
-    it from the secret key.
+    """Return the token with which a caller from another machine may pay; both sides
+    derive it from the secret key.
     """
     return salted_hmac(
         "orchestrator.demo.payments", "token", algorithm="sha256"

@@ -115,7 +115,7 @@ def check(state: Any, ctx: Context) -> Any:
     ),
 )
 def propose(state: Any, ctx: Context) -> Any:
-    """Each correction is a separate pending write."""
+    """Propose each correction as a separate write."""
     return [
         Write("corrections", [correction], label=correction.label)
         for correction in state.found

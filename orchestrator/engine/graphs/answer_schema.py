@@ -122,7 +122,9 @@ def faults_of(schema: Json, answer: Json) -> list[ValidationError]:
 
 @contextmanager
 def one_budget() -> Iterator[None]:
-    """Let all that is checked within share `MOST_CHECKS`; inside another, that one's."""
+    """Open a block whose checks share `MOST_CHECKS`; inside another block they share
+    the outer one's.
+    """
     if _BUDGET.get(None) is not None:
         yield
         return
@@ -211,7 +213,7 @@ def _with_bounds_of_amounts(schema: Any) -> Any:
 
 
 def _of_amount(schema: Json) -> Json:
-    """Return a schema that lets a number be text, as amounts are in JSON."""
+    """Return a schema in which a number may be text, as amounts are in JSON."""
     if not isinstance(schema, dict) or "anyOf" in schema:
         return schema
     types = schema.get("type")

@@ -2,8 +2,8 @@
 runs. Pure.
 
 It is held as the one write of a channel `$call`, whose type is the node's `args`. The
-channel is no part of a state: an approval lets the node run with the value instead of
-reducing it.
+channel is no part of a state: after an approval the node runs with the value, which is
+not reduced.
 """
 
 from functools import lru_cache
@@ -36,7 +36,7 @@ are asked again. No field of a state has this name.
 
 
 def is_call(channel: str) -> bool:
-    """Return whether an approved write to this channel only lets a node run, and
+    """Return whether an approved write to this channel only allows a node to run, and
     changes no state: a proposed call, or the authority on which a node acts.
     """
     return channel in (CALL, AUTHORITY)

@@ -543,7 +543,7 @@ def _surely_asks(node: Node) -> bool:
 
 
 def _edges_without_people(node: Node, edges: Collection[Edge]) -> list[Edge]:
-    """Return the edges by which a run can leave a node though nobody decided there."""
+    """Return the edges on which a run can leave a node though nobody decided there."""
     leaving = [edge for edge in edges if edge.source == node.name]
     if _surely_asks(node):
         # It can fail before anybody is asked.

@@ -115,8 +115,8 @@ def strongest(methods: Iterable[str]) -> str:
 
 
 def is_weaker(before: Mapping[str, Json], after: Mapping[str, Json]) -> bool:
-    """Return whether the structure of one gate lets something be signed with less
-    confirmation than that of another.
+    """Return whether the structure of one gate asks for less confirmation of some
+    signature than that of another.
     """
     if not satisfies(str(after.get("confirm", "")), str(before.get("confirm", ""))):
         return True

@@ -63,8 +63,8 @@ def is_consideration(value: Any) -> bool:
 
 
 def asks_for_less(before: Mapping[str, Json], after: Mapping[str, Json]) -> bool:
-    """Return whether the structure of one gate lets something be signed that was
-    considered less than that of another asks for.
+    """Return whether the structure of one gate asks for less consideration before some
+    signature than that of another.
     """
     former = before.get("considered")
     latter = after.get("considered")

@@ -196,7 +196,7 @@ def needs_approval(
     except BROKEN as error:
         return True, f"the check failed: {described(error)}"
     reason = answer if isinstance(answer, str) else None
-    # Only the literal False: a function that forgets to return lets nothing pass.
+    # Only the literal False: if a function forgets to return, nothing passes.
     return answer is not False, reason
 
 
@@ -215,7 +215,7 @@ def recheck(
         answer = gate.recheck(state, proposal)
     except BROKEN as error:
         return f"its recheck failed: {described(error)}"
-    # Only the literal True: a function that forgets to return lets nothing begin.
+    # Only the literal True: if a function forgets to return, nothing begins.
     if answer is True:
         return None
     if isinstance(answer, str) and answer:

@@ -417,7 +417,7 @@ def _entries(value: Json, step: str) -> list[tuple[str, Json]]:
 def limit_in_words(limit: Mapping[str, Json]) -> str:
     """Return a stored limit as a reviewer reads it: "amount at most 4512.50"."""
     name = "the value" if limit["path"] == WHOLE else limit["path"]
-    # A limit that nobody knows lets nothing but the proposal pass.
+    # With an unknown limit only the proposal itself passes.
     if limit.get("unchanged") or UNKNOWN in limit:
         return f"{name} as proposed"
     words = []

@@ -1,5 +1,6 @@
-"""Standing policies: a person lets a gate sign by itself what stays within their limits,
-until a day. Pure: what a gate permits of that, and whether a value is within limits.
+"""Standing policies: a person allows a gate to sign by itself what stays within their
+limits, until a day. Pure: what a gate permits of that, and whether a value is within
+limits.
 
 A gate declares that it permits them, a request carries that in its policy.
 """

@@ -228,8 +228,8 @@ def _drop_lax_nones(channels: dict[str, Channel], plain: dict[str, Json]) -> Non
 def _recording(
     loaders: dict[str, Callable[[], Any]], record: set[str]
 ) -> dict[str, Callable[[], Any]]:
-    """Return these functions, each of which adds the name of its channel to the record
-    once it loads a value.
+    """Return these functions so wrapped that each adds the name of its channel to the
+    record once it loads a value.
     """
     recording: dict[str, Callable[[], Any]] = {}
     for name, load in loaders.items():

@@ -195,7 +195,7 @@ def tiers_in_words(policy: Mapping[str, Json]) -> list[str]:
 
 
 def _in_words(time: timedelta) -> str:
-    """Return a time in the largest unit of which it is a whole number: "6 hours"."""
+    """Return a time as a whole number of the largest possible unit: "6 hours"."""
     seconds = int(time.total_seconds())
     for unit, length in (("day", 86_400), ("hour", 3600), ("minute", 60)):
         if seconds % length == 0:

@@ -46,7 +46,7 @@ def veto_policy(gate: Gate) -> dict[str, Json]:
 
 def with_veto_of(gate: Gate, policy: Mapping[str, Json]) -> Gate:
     """Return a gate with the veto that a policy names, and none if it names none. Where
-    the gate no longer has a veto, or another one, what stands for it lets nothing pass.
+    the gate no longer has a veto, or has another one, a stand-in vetoes everything.
     """
     if "veto" not in policy:
         return replace(gate, veto=None)
@@ -72,9 +72,9 @@ def _missing_veto(name: str, why: str) -> Callable[[Any, Any], str]:
 
 
 def objection(gate: Gate | None, state: Any, proposal: Any) -> str | None:
-    """Return why a gate's veto keeps open what would be approved; None if it lets that
-    pass. Never raises: only the literal `False` lets it pass; a text is the reason, and
-    so is an exception.
+    """Return why a gate's veto keeps open what would be approved; None if that may
+    pass. Never raises: it may pass only on the literal `False`; a text is the reason,
+    and so is an exception.
     """
     if gate is None or gate.veto is None:
         return REMOVED
@@ -86,7 +86,7 @@ def objection(gate: Gate | None, state: Any, proposal: Any) -> str | None:
 
 
 def _objection_in(answer: Any, name: str) -> str | None:
-    # Only the literal False: a function that forgets to return lets nothing pass.
+    # Only the literal False: if a function forgets to return, nothing passes.
     if answer is False:
         return None
     # Methods of `str`, for a class of the author's may override them.

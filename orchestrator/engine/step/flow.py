@@ -84,8 +84,8 @@ class Flow:
         visit: int,
         parts: tuple[Part, ...],
     ) -> None:
-        """Let a visit flow on, or let it wait while one of its tasks is gated or has an
-        approved call to run. `parts` are its tasks by index.
+        """Pass on the tokens of a visit, or keep it waiting while one of its tasks is
+        gated or has an approved call to run. `parts` are its tasks by index.
         """
         statuses = [part.status for part in parts]
         # A task that waits holds up its whole visit; next in weight come the end of a
@@ -257,7 +257,7 @@ class Flow:
 
 
 def _outcome(statuses: list[str]) -> str:
-    """Return the outcome of a visit's gate, for tasks of which at least one needed a
+    """Return the outcome of a visit's gate, for tasks at least one of which needed a
     decision. Those that no gate held count as approved.
     """
     return outcome_of([APPROVED if status == "done" else status for status in statuses])

@@ -140,7 +140,7 @@ class Memory:
         best first; none for a text without words. Raises `InvalidValue`, and by name if
         the graph is encrypted.
         """
-        # A search has no key; the stand-in lets the namespace be checked as elsewhere.
+        # A search has no key; with the stand-in the namespace is checked as elsewhere.
         trace.checked(namespace, "any")
         if not isinstance(text, str):
             raise InvalidValue(
@@ -199,7 +199,7 @@ class Memory:
         key: str,
         namespace: str,
     ) -> None:
-        """Wish to forget what is under that key; an empty key is no error. Raises
+        """Add a wish to forget what is under that key; an empty key is no error. Raises
         `InvalidValue`.
         """
         address = trace.checked(namespace, key)

@@ -69,8 +69,8 @@ def checked_entry(name: Any, value: Any) -> Json:
 
 
 def filter_text(value: Json) -> str:
-    """Return the text by which a value of metadata is found: text itself, else its
-    JSON: `7`, `1.5`, `true`.
+    """Return the text that finds a value of metadata: text itself, else its JSON: `7`,
+    `1.5`, `true`.
     """
     if isinstance(value, str):
         return value

@@ -220,7 +220,7 @@ def asked_write(
 
 
 def with_questions(output: Output, questions: Sequence[WriteValue]) -> Output:
-    """Return the output with the writes for whose values people are asked, behind those
+    """Return the output with the writes whose values people are asked for, after those
     that the node returned.
     """
     return replace(output, writes=(*output.writes, *questions))

@@ -123,8 +123,8 @@ class Settled:
 
     @property
     def starts_call(self) -> bool:
-        """Return whether it lets a task run that was prepared, instead of a write of a
-        task that has run.
+        """Return whether it allows a prepared task to run, rather than being a write of
+        a task that has run.
         """
         return any(is_call(write.channel) for write in self.writes)
 

@@ -48,7 +48,7 @@ serialiser or an alias are not among them.
 """
 # The keys of a model's configuration that change no value.
 _CONFIG = {"title", "strict", "frozen", "extra_fields_behavior"}
-# The methods by which values pass; a model that overrides one may change them.
+# The methods through which values pass; a model that overrides one may change them.
 _OWN = ("model_validate", "model_validate_json", "model_dump")
 
 
@@ -56,7 +56,7 @@ def exact(model: type[BaseModel], name: str) -> Exact | None:
     """Return the function that recognizes exact values of this field, None if there can
     be none.
     """
-    # Each guard lets through only what is known to leave values as they are.
+    # Each guard passes only what is known to leave values as they are.
     if not can_be_viewed(model) or _validates_its_own_way(model):
         return None
     whole: Mapping[str, Any] = model.__pydantic_core_schema__

@@ -40,7 +40,7 @@ def resolved(
         schema = {**schema, "required": sorted(schema["required"])}
     name = str(schema.get("$ref", "")).rpartition("/")[2]
     if name in definitions and name not in inside:
-        # Keywords beside a reference count too, and outweigh those behind it.
+        # Keywords beside a reference count too, and outweigh those of its target.
         rest = {key: value for key, value in schema.items() if key != "$ref"}
         return {
             **resolved(definitions[name], definitions, (*inside, name)),

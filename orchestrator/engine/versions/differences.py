@@ -417,7 +417,7 @@ def _of_authority(
         yield Difference(_weight(acts_yet, weaker=is_less), what, text)
     for gate in sorted({*before} & {*after} & rechecks.keys()):
         recheck_before, recheck_after = rechecks[gate]
-        # Of two rules nobody can say which lets more pass.
+        # Nobody can say which of two rules is stricter.
         weight = _weight(acts_yet, weaker=recheck_before is not None)
         words = f"{recheck_before or 'none'} became {recheck_after or 'none'}"
         yield Difference(weight, what, f"the recheck of {gate}: {words}")

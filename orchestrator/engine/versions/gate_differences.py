@@ -26,9 +26,7 @@ _SWITCHES = {
 
 @frozen
 class GateChange:
-    """One change in words. `weaker`: it lets something through that the gate would have
-    held.
-    """
+    """One change in words. `weaker`: something passes that the gate would have held."""
 
     words: str
     weaker: bool
@@ -55,8 +53,8 @@ def gate_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[GateCha
 
 
 def asks_as_much(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> bool:
-    """Return whether both nodes have gates, and the new one lets nothing through that
-    the old one would have held. The channels that each declares are disregarded.
+    """Return whether both nodes have gates, and the new one holds all that the old one
+    would have held. The channels that each declares are disregarded.
     """
     if not old or not new or not old["gate"] or not new["gate"]:
         return False
@@ -109,7 +107,7 @@ def _policy_changes(
 
 def _skip_changes(old: bool, new: bool) -> Iterator[GateChange]:
     if old != new:
-        # Whoever skips lets the way go on without what the gate asked about.
+        # After a skip the run continues without what the gate asked about.
         yield GateChange(
             f"a call may be skipped {_yes(old)} became {_yes(new)}", weaker=new
         )
@@ -170,7 +168,7 @@ def _deadline_changes(
     if before != after:
         yield GateChange(
             f"at the deadline: {before or 'none'} became {after or 'none'}",
-            # Only `approve` lets something through that nobody signed.
+            # Only `approve` passes something that nobody signed.
             weaker=after == "approve",
         )
 
@@ -215,7 +213,7 @@ def _veto_changes(
     if before != after:
         yield GateChange(
             f"its veto: {before or 'none'} became {after or 'none'}",
-            # Of two functions nobody can say which lets more pass.
+            # Nobody can say which of two functions is stricter.
             weaker=before is not None,
         )
 

@@ -112,7 +112,7 @@ def _add_waiting(
     asked_nodes: set[str],
     ways: set[str],
 ) -> None:
-    """Add what waits for people, and by which edges it will go on."""
+    """Add what waits for people, and the edges on which it will continue."""
     for key, parts in waiting.items():
         node, _ = visit_of(key)
         asked_nodes.add(node)
@@ -130,7 +130,7 @@ def kept_ways(
     node: str,
     returned: Mapping[str, Any],
 ) -> list[str]:
-    """Return the edges by which a node goes on after it returned this goto and these
+    """Return the edges on which a node continues after it returned this goto and these
     sends, or failed with this error. `returned` is in JSON form.
     """
     ways = [edge_id(node, target, "goto") for target in returned.get("goto") or ()]

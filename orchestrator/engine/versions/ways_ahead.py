@@ -1,5 +1,5 @@
 """The ways that lie ahead of a run: which of its nodes can still begin, by which edges,
-and which of them without the gates that they came behind. Pure.
+and which of them without the gates that they came after. Pure.
 
 `differences` calls this for a run that stands at a point, over the structures of two
 versions.
@@ -107,11 +107,11 @@ class WaysAhead:
         self,
         gate: str,
     ) -> Iterator[tuple[str, list[str]]]:
-        """Yield the nodes that began only behind this gate in the old version, and can
-        begin without it in the new one, grouped by what they came behind. If the run
-        stands after the gate, the gate itself was passed.
+        """Yield the nodes that began only after this gate in the old version, and can
+        begin without it in the new one, grouped by the decisions that they needed. If
+        the run stands after the gate, the gate itself was passed.
         """
-        # A node is reported once, with the weakest decision that it came behind.
+        # A node is reported once, with the weakest decision that it needed.
         reported: set[str] = set()
         for needs, behind in _BEHIND.items():
             free = self._begin_without({gate: needs}) - reported
@@ -121,10 +121,10 @@ class WaysAhead:
                 yield behind, names
 
     def round_gates(self) -> Iterator[tuple[list[str], str, list[str]]]:
-        """Yield the same for nodes that began behind one or another of several gates:
+        """Yield the same for nodes that began after one or another of several gates:
         the gates, what was decided there, the nodes.
 
-        A node came behind the gates nearest to it. A way round more distant gates also
+        A node belongs to the gates nearest to it. A way round more distant gates also
         goes round the nearest gate of some node on that way, so no other combinations
         need to be looked at.
         """

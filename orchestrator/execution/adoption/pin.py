@@ -72,8 +72,8 @@ from orchestrator.execution.session import retry_when_log_moved
 
 
 def adopt_version(lease: Lease, head: Head, run_input: Any, target: Compiled) -> Head:
-    """Let a run in hand continue with `target`. Returns its new head; from then on the
-    lease names that version.
+    """Continue a leased run with the version `target`. Returns its new head; from then
+    on the lease names that version.
 
     Raises `IncompatibleGraph` with every difference if the run cannot continue with it,
     or if a migration fails; then nothing was written. Raises `StaleLease` if the lease
@@ -294,7 +294,7 @@ def _commit(
     """Pin the run to its new version, with a checkpoint that has the state with which
     it continues.
     """
-    # By the database's clock, by which windows end.
+    # The database's clock decides when windows end.
     at = lease.now()
     waiting = _waiting_requests(lease, head)
     opening = prepare_requests(

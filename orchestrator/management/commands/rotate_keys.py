@@ -56,7 +56,7 @@ class Command(command_line.DatabaseCommand):
         return self._rotate(job, newest, options)
 
     def _rotate(self, job: UUID, newest: str, options: dict[str, Any]) -> None:
-        """Do the job in this process. Raises `CommandError` if rows stay behind."""
+        """Do the job in this process. Raises `CommandError` if rows are left."""
         report = command_line.progress_writer(self, options)
         place = job_work.work_on(job, report) or {}
         rows = place.get("rows", {})

@@ -83,7 +83,9 @@ class Command(command_line.DatabaseCommand):
 
 
 def _triggers_lifted(table: str) -> AbstractContextManager[None]:
-    """Let a table's rows be updated: triggers watch over decisions alone."""
+    """Open a block in which a table's rows may be updated: only decisions have triggers
+    against it.
+    """
     if table == Decision._meta.db_table:
         return append_only.triggers_lifted()
     return nullcontext()

@@ -154,7 +154,7 @@ def _nearest_before(row: Checkpoint, *, below: int | None = None) -> Checkpoint 
     """
     limit = row.seq if below is None else min(below, row.seq)
     for candidate in _candidates(row, limit):
-        # A listed row has a run of which only a few columns were read.
+        # Only a few columns of a listed row's run were read.
         candidate.run = row.run
         # A candidate counts only if everything that a draft reads there can be read.
         with suppress(CountersignError):

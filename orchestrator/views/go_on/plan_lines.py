@@ -74,7 +74,7 @@ class PlanSummary:
 
 @dataclass(frozen=True, slots=True)
 class Allowable:
-    """An effect that happened, or may have: the box that lets it happen once more."""
+    """The box with which an effect that happened, or may have, may happen once more."""
 
     node: str
     effect: str

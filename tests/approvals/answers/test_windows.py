@@ -121,7 +121,9 @@ def test_the_page_says_when(rita: Any) -> None:
 
 
 def named_ends(run: Run, user: Any) -> tuple[str, list[str | None]]:
-    """What the page of a run's review says, and the ends of windows that the API names."""
+    """Return what the page of a run's review says, and the ends of windows that the API
+    names.
+    """
     browser = Browser()
     browser.force_login(user)
     page = browser.get(reverse("review", args=[run.id])).content.decode()

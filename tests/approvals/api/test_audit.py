@@ -19,7 +19,7 @@ from tests.support.run_actions import pending, sign
 
 @pytest.fixture
 def ada(people: People) -> Client:
-    """Reads the whole log."""
+    """A person who reads the whole log."""
     return Client(people.auditor)
 
 
@@ -68,7 +68,7 @@ def test_the_lines_are_narrowed_by_person_run_graph_kind_and_time(
 
 
 @pytest.mark.parametrize(
-    "given",
+    "parameters",
     [
         {"from": "yesterday"},
         {"to": "2026-13-01"},
@@ -78,9 +78,9 @@ def test_the_lines_are_narrowed_by_person_run_graph_kind_and_time(
     ],
 )
 def test_a_filter_that_means_nothing_is_refused(
-    given: dict[str, str], ada: Client
+    parameters: dict[str, str], ada: Client
 ) -> None:
-    answer = ada.get("audit/", **given)
+    answer = ada.get("audit/", **parameters)
     assert answer.status_code == 400
     assert answer.json()["code"] == "invalid_body"
 

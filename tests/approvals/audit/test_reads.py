@@ -172,14 +172,14 @@ def test_the_decisions_behind_a_line_are_there_also_where_the_run_is_gone(
     made = list(Decision.objects.order_by("id").values_list("id", flat=True))
     remove(run)
     assert not Run.objects.filter(id=run.id).exists()
-    found = audit.find_line(people.auditor, line.id)
-    behind = audit.evidence_of(found)
-    assert sorted(decision.id for decision in behind.decisions) == sorted(made) != []
-    assert {decision.verdict for decision in behind.decisions} == {"approve"}
-    assert fault_of(found, sealed_rows.PLAIN) is None
-    assert [fault_of(decision, behind.protection) for decision in behind.decisions] == [
-        None
-    ] * len(made)
+    audit_line = audit.find_line(people.auditor, line.id)
+    evidence = audit.evidence_of(audit_line)
+    assert sorted(decision.id for decision in evidence.decisions) == sorted(made) != []
+    assert {decision.verdict for decision in evidence.decisions} == {"approve"}
+    assert fault_of(audit_line, sealed_rows.PLAIN) is None
+    assert [
+        fault_of(decision, evidence.protection) for decision in evidence.decisions
+    ] == [None] * len(made)
     with pytest.raises(UnknownThing):
         audit.find_line(people.reviewer, line.id)
 
@@ -236,9 +236,9 @@ def long_log(run: Run, people: People) -> None:
 def test_each_filter_is_answered_from_an_index_in_its_order(
     long_log: None, run: Run, people: People
 ) -> None:
-    for index, given in NARROWED:
+    for index, filter_of in NARROWED:
         lines = audit.filtered(
-            audit.visible_lines(people.auditor), LineFilter(**given(people, run))
+            audit.visible_lines(people.auditor), LineFilter(**filter_of(people, run))
         )
         _found_by(index, lines[:51])
     _found_by(
@@ -260,7 +260,7 @@ def test_a_page_far_down_and_two_filters_at_once_read_few_lines(
 ) -> None:
     everything = audit.visible_lines(people.auditor)
     late = timezone.now() - timedelta(minutes=6_000)
-    for given in (
+    for criteria in (
         {},
         {"who": people.steward.username},
         {"graph": "g3"},
@@ -268,16 +268,16 @@ def test_a_page_far_down_and_two_filters_at_once_read_few_lines(
     ):
         _found_by(
             "audit_line_",
-            audit.filtered(everything, LineFilter(**given), routine=True).filter(
+            audit.filtered(everything, LineFilter(**criteria), routine=True).filter(
                 at__lte=late
             )[:51],
         )
     with connection.cursor() as cursor:
-        for given in (
+        for criteria in (
             {"graph": "g3", "kind": "signed"},
             {"who": people.steward.username, "since": late},
         ):
-            lines = audit.filtered(everything, LineFilter(**given))[:51]
+            lines = audit.filtered(everything, LineFilter(**criteria))[:51]
             assert "SCAN checkpoints_auditline\n" not in lines.explain() + "\n"
             assert "Seq Scan" not in lines.explain()
         AuditLine.objects.filter(id__lte=AuditLine.objects.latest("id").id - 30).update(

@@ -18,8 +18,8 @@ from tests.approvals.views.looks import WRITE, rendered
 
 
 def block(now: Any, proposed: Any) -> Any:
-    (found,) = comparison.compare(now, proposed).blocks
-    return found
+    (only_block,) = comparison.compare(now, proposed).blocks
+    return only_block
 
 
 @pytest.mark.parametrize(

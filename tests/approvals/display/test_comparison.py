@@ -113,33 +113,35 @@ PATIENT = settings(
 @PATIENT
 @given(JSON, JSON, JSON, HOW)
 def test_two_proposals_that_differ_never_look_the_same(
-    now: Any, one: Any, other: Any, how: dict[str, Any]
+    now: Any, left: Any, right: Any, how: dict[str, Any]
 ) -> None:
-    assert (look_of(now, one, **how) == look_of(now, other, **how)) == same(one, other)
+    assert (look_of(now, left, **how) == look_of(now, right, **how)) == same(
+        left, right
+    )
 
 
 @PATIENT
 @given(JSON, JSON, JSON, HOW)
 def test_two_current_values_that_differ_never_look_the_same(
-    one: Any, other: Any, proposed: Any, how: dict[str, Any]
+    left: Any, right: Any, proposed: Any, how: dict[str, Any]
 ) -> None:
-    assert (look_of(one, proposed, **how) == look_of(other, proposed, **how)) == same(
-        one, other
+    assert (look_of(left, proposed, **how) == look_of(right, proposed, **how)) == same(
+        left, right
     )
 
 
 @PATIENT
 @given(JSON, JSON, JSON, HOW)
 def test_nor_do_those_with_so_many_fields_that_they_are_not_entered(
-    now: Any, one: Any, other: Any, how: dict[str, Any]
+    now: Any, left: Any, right: Any, how: dict[str, Any]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(comparison, "MANY", -1)
-        assert (look_of(now, one, **how) == look_of(now, other, **how)) == same(
-            one, other
+        assert (look_of(now, left, **how) == look_of(now, right, **how)) == same(
+            left, right
         )
-        assert (look_of(one, now, **how) == look_of(other, now, **how)) == same(
-            one, other
+        assert (look_of(left, now, **how) == look_of(right, now, **how)) == same(
+            left, right
         )
 
 
@@ -166,28 +168,28 @@ def test_what_is_there_now_never_comes_from_the_proposal(
 
 @pytest.mark.parametrize("case", ALIKE)
 def test_what_could_be_mistaken_is_told_apart(case: str) -> None:
-    one, other = ALIKE[case]
+    left, right = ALIKE[case]
     looks = {
-        look_of(one, other),
-        look_of(other, one),
-        look_of(one, one),
-        look_of(other, other),
+        look_of(left, right),
+        look_of(right, left),
+        look_of(left, left),
+        look_of(right, right),
     }
     assert len(looks) == 4
     for now in (None, {}, [], "", "something", ["something"], {"something": 1}):
         for adds in (False, True):
-            assert look_of(now, one, adds=adds) != look_of(now, other, adds=adds)
-            assert look_of(now, {"k": one}, adds=adds) != look_of(
-                now, {"k": other}, adds=adds
+            assert look_of(now, left, adds=adds) != look_of(now, right, adds=adds)
+            assert look_of(now, {"k": left}, adds=adds) != look_of(
+                now, {"k": right}, adds=adds
             )
-            assert look_of(now, [one], adds=adds) != look_of(now, [other], adds=adds)
+            assert look_of(now, [left], adds=adds) != look_of(now, [right], adds=adds)
 
 
 def rows(now: Any, proposed: Any, **how: Any) -> dict[str, tuple[str, str]]:
     change = comparison.compare(now, proposed, **how)
     tables = [block for block in change.blocks if isinstance(block, FieldTable)]
-    found = [row for table in tables for row in table.units(0, 100)]
-    return {row.label: (row.now.text, row.proposed.text) for row in found}
+    table_rows = [row for table in tables for row in table.units(0, 100)]
+    return {row.label: (row.now.text, row.proposed.text) for row in table_rows}
 
 
 def test_a_proposal_cannot_say_what_is_there_now() -> None:
@@ -276,14 +278,14 @@ def test_a_long_field_is_shown_as_a_letter_beside_the_others() -> None:
 def states(change: comparison.Comparison) -> list[tuple[str, str, str]]:
     (items,) = change.blocks
     assert isinstance(items, Items)
-    found = items.units(0, 100)
+    units = items.units(0, 100)
     return [
         (
-            one.state,
-            one.out.text if one.out else "",
-            one.come.text if one.come else one.gap,
+            unit.state,
+            unit.out.text if unit.out else "",
+            unit.come.text if unit.come else unit.gap,
         )
-        for one in found
+        for unit in units
     ]
 
 
@@ -326,8 +328,8 @@ def test_an_item_that_changed_is_shown_once_with_its_changes_marked() -> None:
 def test_a_long_list_shows_only_its_changes_and_their_neighbours() -> None:
     before = list(range(8000))
     after = [*before[:4000], -1, *before[4001:]]
-    found = states(comparison.compare(before, after))
-    assert [(state, come.partition(",")[0]) for state, _, come in found] == [
+    shown = states(comparison.compare(before, after))
+    assert [(state, come.partition(",")[0]) for state, _, come in shown] == [
         ("gap", "3"),
         ("same", "3998"),
         ("same", "3999"),
@@ -336,7 +338,7 @@ def test_a_long_list_shows_only_its_changes_and_their_neighbours() -> None:
         ("same", "4002"),
         ("gap", "3"),
     ]
-    assert found[0][2].startswith("3,998 items are unchanged: 1 to 3,998, fingerprint ")
+    assert shown[0][2].startswith("3,998 items are unchanged: 1 to 3,998, fingerprint ")
 
 
 def test_unchanged_items_that_are_folded_do_not_look_like_others() -> None:

@@ -50,9 +50,9 @@ def pairs(draw: st.DrawFn) -> tuple[Any, Any]:
     """Two values: any two, or two that could be taken for each other."""
     if draw(st.booleans()):
         return draw(JSON), draw(JSON)
-    one, other = draw(st.sampled_from(list(ALIKE.values())))
+    left, right = draw(st.sampled_from(list(ALIKE.values())))
     inside = INSIDE[draw(st.sampled_from(list(INSIDE)))]
-    return inside(one), inside(draw(st.sampled_from([one, other])))
+    return inside(left), inside(draw(st.sampled_from([left, right])))
 
 
 BARE = decimal_of("")

@@ -43,7 +43,8 @@ def test_a_script_leads_from_one_to_the_other(
         if span.equal
     )
     assert all(
-        one.equal != other.equal for one, other in zip(spans, spans[1:], strict=False)
+        span.equal != following.equal
+        for span, following in zip(spans, spans[1:], strict=False)
     )
     assert (not any(not span.equal for span in spans)) == same(before, after)
 
@@ -192,13 +193,13 @@ def test_a_script_without_steps_leads_from_one_to_the_other(
 
 
 @given(st.text("ab", max_size=9), st.text("ab", max_size=9))
-def test_shared_ends_are_found_exactly(one: str, other: str) -> None:
-    start = shared_start(one, other, Steps())
-    assert one[:start] == other[:start]
-    assert start == min(len(one), len(other)) or one[start] != other[start]
-    end = shared_end(one, other, Steps(), start)
-    assert one[len(one) - end :] == other[len(other) - end :]
-    assert start + end <= min(len(one), len(other))
+def test_shared_ends_are_found_exactly(left: str, right: str) -> None:
+    start = shared_start(left, right, Steps())
+    assert left[:start] == right[:start]
+    assert start == min(len(left), len(right)) or left[start] != right[start]
+    end = shared_end(left, right, Steps(), start)
+    assert left[len(left) - end :] == right[len(right) - end :]
+    assert start + end <= min(len(left), len(right))
 
 
 def test_shared_ends_of_long_texts_are_found_by_chunks() -> None:

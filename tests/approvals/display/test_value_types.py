@@ -31,7 +31,7 @@ PAYOUT = ValueType.of_schema(Payout.model_json_schema())
 
 
 def text(value: Any, *path: str) -> tuple[str, str]:
-    """How a value at that path of a payout is drawn, and what it says."""
+    """Return how a value at that path of a payout is drawn, and what it says."""
     leaf = leaf_of(value, declared=PAYOUT.at(path))
     return leaf.kind, leaf.text
 

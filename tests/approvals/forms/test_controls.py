@@ -49,7 +49,7 @@ VALUE = {
 
 
 def posted_from(root: controls.Control) -> dict[str, Any]:
-    """What a browser would post of the form as it is drawn."""
+    """Return what a browser would post of the form as it is drawn."""
     drawn = [
         control
         for control in root.walk()
@@ -176,7 +176,7 @@ def test_where_null_and_the_empty_text_are_two_choices_they_are_written_as_json(
 
 def test_a_type_that_holds_itself_is_drawn_to_a_depth_and_is_json_below() -> None:
     root = controls.root(Letter.model_json_schema(), prefix="f")
-    deepest = max(root.walk(), key=lambda one: one.name.count("."))
+    deepest = max(root.walk(), key=lambda control: control.name.count("."))
     assert deepest.name.count(".") == controls.DEEPEST
     assert [control.kind for control in root.walk() if control.path.endswith("answer")][
         -1

@@ -95,7 +95,7 @@ VALUES = st.builds(
 
 
 def posted(root: controls.Control) -> dict[str, str]:
-    """What a browser posts of the form as it is drawn."""
+    """Return what a browser posts of the form as it is drawn."""
     collected = {}
     for control in root.walk():
         if control.switch:
@@ -172,10 +172,10 @@ def test_a_field_that_nobody_touched_keeps_its_value(
     annotation: Any, value: Any
 ) -> None:
     class Holder(BaseModel):
-        one: annotation = None
+        field: annotation = None
 
     schema = Holder.model_json_schema()
-    assert edited(schema, {"one": value}) == {"one": value}
+    assert edited(schema, {"field": value}) == {"field": value}
 
 
 def test_two_fields_of_a_form_never_have_one_label() -> None:

@@ -30,7 +30,7 @@ def _until(asked: dict[str, Any]) -> Graph:
 
 
 def _time_given(run: Run) -> timedelta:
-    """How long the newest request of a run gives people."""
+    """Return how long the newest request of a run gives people."""
     request = ApprovalRequest.objects.filter(run=run).latest("opened_at")
     assert request.deadline is not None
     return request.deadline - request.opened_at

@@ -42,8 +42,8 @@ def _gated(name: str, *before: str, **settings: Any) -> Graph:
     for node in before:
         flow.node(node)(lambda state, ctx: {"notes": [ctx.node]})
     for source, target in zip((START, *before), (*before, None), strict=True):
-        for one in [target] if target else ["propose", "send"]:
-            flow.edge(source, one)
+        for end in [target] if target else ["propose", "send"]:
+            flow.edge(source, end)
     flow.edge("propose", END)
     flow.edge("send", END)
     return flow

@@ -25,8 +25,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def replayed(point: str, by: Any) -> tuple[Any, ...]:
-    """What a replay comes to: its status, its state, what it reused and where it went
-    another way.
+    """Return what a replay comes to: its status, its state, what it reused and where it
+    went another way.
     """
     return came_to(runs.replay(point, by=by))
 

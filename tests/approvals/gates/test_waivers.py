@@ -100,7 +100,8 @@ def test_nobody_is_asked_and_nothing_waits_in_an_inbox(
 def test_the_api_lists_it(passed: Any, people: People) -> None:
     listed = Client(people.starter).get("runs/C-1/decisions/").json()["results"]
     assert [
-        (one["verdict"], one["by"], one["request"], one["fault"]) for one in listed
+        (decision["verdict"], decision["by"], decision["request"], decision["fault"])
+        for decision in listed
     ] == [("not_needed", "", None, None)] * 2
 
 

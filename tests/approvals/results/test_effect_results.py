@@ -26,7 +26,7 @@ def rita(people: cast.People) -> User:
 
 
 def words(request: ApprovalRequest) -> dict[str, str]:
-    """What came of a request, by node."""
+    """Return what came of a request, by node."""
     request = ApprovalRequest.objects.select_related("run").get(id=request.id)
     results = effect_results([request])[request.id]
     return {result.node: result.words for result in results}

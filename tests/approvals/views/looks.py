@@ -86,7 +86,7 @@ class _Look(HTMLParser):
             return
         classes = set((dict(attrs).get("class") or "").split())
         mark = SEEN.get(tag, "") + "".join(
-            SEEN_CLASSES[one] for one in sorted(classes & set(SEEN_CLASSES))
+            SEEN_CLASSES[name] for name in sorted(classes & set(SEEN_CLASSES))
         )
         hidden = bool(classes & UNSEEN_CLASSES) or (
             bool(self.stack) and self.stack[-1][2]

@@ -34,7 +34,7 @@ def ada(client: Client) -> User:
 
 
 def text_of(page: Any) -> str:
-    """What stands on a page, as one line."""
+    """Return what stands on a page, as one line."""
     words = re.sub(r"<[^>]+>", " ", page.content.decode())
     return " ".join(words.split())
 

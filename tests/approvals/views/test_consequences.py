@@ -116,14 +116,14 @@ def test_a_migrated_value_is_signed_with_its_consequences_and_its_neighbours_cou
     states = load_states(requests, sealed_rows.protection_of(run))
     compiled = registry.current("asking")
     ahead = departed_line(run, compiled, states).ahead
-    told = {
+    predicted = {
         node: [
-            one.node or one.text
-            for one in lines_after(compiled, node, "approved", (), ahead)
+            line.node or line.text
+            for line in lines_after(compiled, node, "approved", (), ahead)
         ]
         for node in ("$patch", "ask")
     }
-    assert told == {
+    assert predicted == {
         "$patch": [
             "file",
             "The run ends",

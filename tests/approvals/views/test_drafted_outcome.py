@@ -35,8 +35,8 @@ def two_steps(db: None) -> Iterator[None]:
 
 @pytest.fixture
 def following(two_steps: None, people: People, browse: Browse) -> Following:
-    """What the page says after these choices; `amount` is what the edit of the payout
-    says, `before` what somebody else signed before.
+    """Return what the page says after these choices; `amount` is what the edit of the
+    payout says, `before` what somebody else signed before.
     """
 
     def after(
@@ -59,18 +59,18 @@ def following(two_steps: None, people: People, browse: Browse) -> Following:
             reverse("draft", args=[run.id]), posted, headers={"X-Fragment": "1"}
         )
         assert answer.status_code == 200
-        found: Any = client.get(reverse("review", args=[run.id])).context["page"].next
-        for line in found.now:
+        outcome: Any = client.get(reverse("review", args=[run.id])).context["page"].next
+        for line in outcome.now:
             assert line.detail.split(".")[0] in answer.content.decode()
-        return found  # type: ignore[no-any-return]
+        return outcome  # type: ignore[no-any-return]
 
     return after
 
 
-def lines_of(found: Next) -> list[tuple[str, str, str]]:
+def lines_of(outcome: Next) -> list[tuple[str, str, str]]:
     return [
         (line.node, line.text, line.detail)
-        for _, lines in found.then
+        for _, lines in outcome.then
         for line in lines
         if line.node
     ]
@@ -204,9 +204,9 @@ def test_an_edit_that_changes_the_title_is_said_to_bring_back_what_others_signed
     outcome = following(
         "titled", amount=amount, before=[None, "approve"], payout="edit"
     )
-    told = (
+    warning = (
         "Send the letter",
         "Your edit changes the title or the facts beside it. Signatures that no longer count: 1.",
     )
-    assert (told in [(line.text, line.detail) for line in outcome.now]) is comes_back
+    assert (warning in [(line.text, line.detail) for line in outcome.now]) is comes_back
     assert outcome.waits is comes_back

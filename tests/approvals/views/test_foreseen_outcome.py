@@ -27,7 +27,9 @@ MAY = "may follow"
 
 
 def routed() -> Graph:
-    """Behind the gate each outcome goes its own way, one of them over a router."""
+    """A graph with a separate way for each outcome of its gate, one of them over a
+    router.
+    """
     flow = graph("routed")
 
     @flow.node("review", effect="human", gate=Gate(reviewers=["group:reviewer"]))
@@ -95,7 +97,7 @@ def paused(name: str, people: People) -> Run:
 
 
 def foreseen(client: Client, run: Run, verdicts: dict[str, str]) -> Next:
-    """What the page says once these verdicts are drafted."""
+    """Return what the page says once these verdicts are drafted."""
     address = reverse("review", args=[run.id])
     posted = {**choose(client.get(address), **verdicts), "number": "1"}
     answer = client.post(

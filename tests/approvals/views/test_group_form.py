@@ -38,7 +38,7 @@ def group_of(client: Client, run: Run) -> Any:
 def posted(
     page: Any, group: Any, user: User, *, opened: int = 3, **fields: str
 ) -> dict[str, Any]:
-    """What approving the group posts, with proof of so many opened samples."""
+    """Return what approving the group posts, with proof of so many opened samples."""
     tokens = {
         f"o-{sample.write}": opened_token(user.pk, sample.write, sample.row.hash)
         for sample in group.samples[:opened]

@@ -45,7 +45,9 @@ def test_what_one_signed_leaves_the_folders_with_the_right_to_see_its_run(
     page = client.get(reverse("inbox"), {"folder": folder})
     assert b"Payout of Nora Field" not in page.content
     assert [
-        one["count"] for one in page.context["folders"] if one["name"] == "signed"
+        listed["count"]
+        for listed in page.context["folders"]
+        if listed["name"] == "signed"
     ] == [0]
 
 

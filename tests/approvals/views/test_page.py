@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 
 def _answer(*lists: str, **posted: Any) -> str:
-    """What the refusal says; empty where the form may be read."""
+    """Return what the refusal says; empty where the form may be read."""
     request = RequestFactory().post("/", posted)
     request.user = AnonymousUser()
     answer = answer_to_repeated(request, lists)

@@ -34,11 +34,11 @@ def decide(run: Run, by: User, **verdicts: Any) -> Receipt:
     items = []
     for row in pending(run):
         if row.channel in verdicts:
-            given = verdicts[row.channel]
+            verdict = verdicts[row.channel]
             edit = (
-                {"verdict": "edit", "value": given}
-                if given not in ("approve", "reject")
-                else {"verdict": given}
+                {"verdict": "edit", "value": verdict}
+                if verdict not in ("approve", "reject")
+                else {"verdict": verdict}
             )
             items.append(
                 {"write": str(row.write), "hash": row.hash, "reason": "because", **edit}
@@ -69,8 +69,8 @@ def guarded(claim_graph: None, people: People) -> Run:
 def titles(html: str) -> list[str]:
     """The headings of a page as one reads them."""
     return [
-        unescape(strip_tags(found))
-        for found in re.findall(r"<h[1-3][^>]*>(.*?)</h[1-3]>", html, re.DOTALL)
+        unescape(strip_tags(heading))
+        for heading in re.findall(r"<h[1-3][^>]*>(.*?)</h[1-3]>", html, re.DOTALL)
     ]
 
 
@@ -282,7 +282,7 @@ def test_who_signed_keeps_his_verdicts_and_is_shown_nothing_of_a_run_that_he_may
         )
         if word not in html
     ] == []
-    told = (
+    secrets = (
         "9.75",
         "12.50",
         "DE89",
@@ -293,7 +293,7 @@ def test_who_signed_keeps_his_verdicts_and_is_shown_nothing_of_a_run_that_he_may
         run.key,
         str(run),
     )
-    assert [word for word in told if word in html] == []
+    assert [word for word in secrets if word in html] == []
 
 
 def test_a_receipt_of_somebody_else_is_for_who_reads_the_audit_log_and_sees_the_run(

@@ -36,7 +36,7 @@ def browse() -> Callable[[User], Client]:
 
 
 def graph_of(now: Any, proposed: Any, **gate: Any) -> Graph:
-    """Sets the channel to `now`, then proposes."""
+    """Set the channel to `now`, then proposes."""
     graph = Graph("cards", input=claims.Claim, state=claims.Anything)
 
     @graph.node()
@@ -185,17 +185,17 @@ def test_raw_json_is_the_stored_value_and_large_values_show_it_page_by_page(
     assert slip.raw.text == ""
     assert slip.raw.size > INLINE
     assert slip.raw.fingerprint in page.content.decode()
-    found = ""
+    raw = ""
     number = 0
     while True:
         _, slip = card(client, run, part=f"{slip.write}.json.{number}")
-        found += slip.raw.text
+        raw += slip.raw.text
         if slip.raw.pager.later is None:
             break
         number = slip.raw.pager.later
     assert number > 0
-    assert found.isascii() or "\u202e" not in found
-    assert json.loads(found) == value
+    assert raw.isascii() or "\u202e" not in raw
+    assert json.loads(raw) == value
     assert json.loads(slip.raw_now.text) == {"x": 1.0}
 
 

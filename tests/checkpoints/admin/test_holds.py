@@ -93,14 +93,14 @@ def test_a_hold_on_a_run_that_is_being_erased_is_refused_with_a_sentence(
 ) -> None:
     retention.begin_erasure(run.id, by=people.steward)
     url = reverse("admin:checkpoints_legalhold_add")
-    given = {"run": run.key, "reason": "a court asked"}
-    page = steward.post(url, given)
+    form = {"run": run.key, "reason": "a court asked"}
+    page = steward.post(url, form)
     assert page.status_code == 200
     assert f"Values of run {run.key} are being erased since" in text(page)
     assert "a court asked" in text(page)
     # As where it begins between the two looks.
     monkeypatch.setattr(hold_admin, "require_not_being_erased", lambda run: None)
-    page = steward.post(url, given, follow=True)
+    page = steward.post(url, form, follow=True)
     assert page.status_code == 200
     assert f"values of run {run.key} are being erased since" in text(page).lower()
     assert not LegalHold.objects.exists()

@@ -140,17 +140,17 @@ def test_keys_of_removed_runs_are_found_by_key_and_run_and_change_no_more(
         for key in ("journey-1", "journey-2", "other")
     ]
     listed = reverse("admin:checkpoints_removedkey_changelist")
-    for sought, found in (
+    for sought, matches in (
         ("journey", 2),
         (str(gone[2].run), 1),
         ("nothing", 0),
         ("", 3),
     ):
         page = text(steward.get(listed, {"q": sought}))
-        assert sum(f">{row.key}<" in page for row in gone) == found, sought
-    one = reverse("admin:checkpoints_removedkey_change", args=["journey-1"])
-    assert str(gone[0].run) in text(steward.get(one))
-    assert steward.post(one, {"key": "free"}).status_code == 403
+        assert sum(f">{row.key}<" in page for row in gone) == matches, sought
+    page_of_key = reverse("admin:checkpoints_removedkey_change", args=["journey-1"])
+    assert str(gone[0].run) in text(steward.get(page_of_key))
+    assert steward.post(page_of_key, {"key": "free"}).status_code == 403
     assert steward.get(reverse("admin:checkpoints_removedkey_add")).status_code == 403
     assert Client().get(listed).status_code == 302
 

@@ -192,7 +192,7 @@ def test_a_list_is_not_narrowed_to_a_number_that_no_database_holds(
         (GraphVersion, "gated"),
         (Worker, "host-a"),
     ],
-    ids=lambda one: getattr(one, "__name__", one),
+    ids=lambda parameter: getattr(parameter, "__name__", parameter),
 )
 def test_a_list_is_searched_by_what_people_know_a_row_by(
     root: Client, run: Run, people: People, model: type, words: str
@@ -211,9 +211,9 @@ def test_a_list_is_searched_by_what_people_know_a_row_by(
     )
     words = {"RUN": str(run.id), "SHA": upload.sha256}.get(words, words)
     address = reverse(f"admin:checkpoints_{model._meta.model_name}_changelist")  # type: ignore[attr-defined]
-    found = root.get(address, {"q": words}).context["cl"].queryset
+    matches = root.get(address, {"q": words}).context["cl"].queryset
     everything = model.objects.count()  # type: ignore[attr-defined]
-    assert 0 < found.count() < everything
+    assert 0 < matches.count() < everything
     assert (
         root.get(address, {"q": "nobody knows it"}).context["cl"].queryset.count() == 0
     )
@@ -230,8 +230,8 @@ def test_a_search_of_the_audit_log_goes_by_its_indexes(
         ):  # of a table without rows it would read all of them
             connection.cursor().execute("SET LOCAL enable_seqscan = off")
         for words in (str(run.id), people.starter.username):
-            found, _ = site.get_search_results(
+            matches, _ = site.get_search_results(
                 HttpRequest(), AuditLine.objects.all(), words
             )
-            assert " LIKE " not in str(found.query).upper()
-            assert "audit_line_" in found.order_by().explain()
+            assert " LIKE " not in str(matches.query).upper()
+            assert "audit_line_" in matches.order_by().explain()

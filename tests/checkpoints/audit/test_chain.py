@@ -221,8 +221,8 @@ def test_a_waiting_line_that_was_changed_is_named_before_it_has_a_number() -> No
     [line] = _lines(1)
     forging.tamper(line, kind="granted")
     assert [
-        f"checkpoints_auditline with the id {line.id} does not verify" in one
-        for one in all_reasons()
+        f"checkpoints_auditline with the id {line.id} does not verify" in reason
+        for reason in all_reasons()
     ] == [True]
 
 

@@ -171,9 +171,9 @@ def test_a_line_holds_no_secret_and_nothing_that_is_made_of_one_without_a_key(
     assert settings.SECRET_KEY not in text
     key_facts = line.facts["keys"]
     assert {
-        len(one)
+        len(fingerprint)
         for sort in ("signing", "encryption")
-        for one in key_facts[sort].values()
+        for fingerprint in key_facts[sort].values()
     } == {16}
     keys(SIGNING_KEYS={"s1": A}, ENCRYPTION_KEYS={"e1": A})
     key_facts = _turn()[-1].facts["keys"]

@@ -166,12 +166,12 @@ def test_a_run_that_does_not_verify_is_exported_only_as_it_is_and_the_manifest_s
 def test_a_payload_that_cannot_be_read_is_carried_as_it_is_kept(run: Run) -> None:
     row = RunEvent.objects.filter(run=run.id).order_by("seq").first()
     tamper(row, payload=b"\x09nonsense")
-    [found] = [
+    [carried] = [
         line["row"]["payload"]
         for line in lines_of(bundle_of(run, as_is=True))
         if line["kind"] == "event"
     ][:1]
-    assert "kept" in found or run.encrypted
+    assert "kept" in carried or run.encrypted
     assert not bundle.verify(
         io.BytesIO(bundle_of(run, as_is=True)), bundle.public_key()
     ).ok

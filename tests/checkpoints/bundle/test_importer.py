@@ -165,18 +165,16 @@ def test_the_same_bundle_again_gives_the_same_run_and_another_of_it_is_a_conflic
 
 
 def _meanwhile(monkeypatch: pytest.MonkeyPatch, act: Any) -> None:
-    """Somebody does something between the look at what is here and the first row that
-    is written.
-    """
+    """Do `act` between the look at what is here and the first row that is written."""
     look = importer._imported_before
     done = list[Any]()
 
     def looked(*arguments: Any) -> Any:
-        found = look(*arguments)
+        earlier = look(*arguments)
         if not done:
             done.append(act)
             act()
-        return found
+        return earlier
 
     monkeypatch.setattr(importer, "_imported_before", looked)
 
@@ -186,11 +184,11 @@ def test_two_concurrent_imports_of_one_bundle_both_return_the_run(
 ) -> None:
     data = foreign(run)
     _meanwhile(monkeypatch, lambda: loaded(data))
-    found, new = bundle.load_or_find(io.BytesIO(data))
-    assert found.id == run.id
+    imported, new = bundle.load_or_find(io.BytesIO(data))
+    assert imported.id == run.id
     assert new is False
     assert BundleImport.objects.count() == 1
-    assert verify_run(found.id) == []
+    assert verify_run(imported.id) == []
     assert AuditLine.objects.filter(kind="run_imported").count() == 1
     assert not AuditLine.objects.filter(kind="refused_import").exists()
 
@@ -271,7 +269,7 @@ def test_a_decision_that_nobody_was_needed_for_names_no_write_of_ours(
 
 
 def _bad(data: bytes) -> dict[str, bytes]:
-    """What a house that is not careful, or not honest, may send."""
+    """Return what a house that is not careful, or not honest, may send."""
     bodies = lines_of(data)
     stranger = Ed25519PrivateKey.generate()
 

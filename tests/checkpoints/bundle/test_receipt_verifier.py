@@ -32,7 +32,7 @@ from tests.support.small_graphs import advanced
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-Told = dict[str, Any]
+Statement = dict[str, Any]
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ def _verdict(file: bytes) -> receipt_verifier.Verdict:
     return verify_receipt(file, bundle.public_key())
 
 
-def _forged(file: bytes, change: Callable[[Told], None]) -> bytes:
+def _forged(file: bytes, change: Callable[[Statement], None]) -> bytes:
     """The receipt, changed and signed by the right key."""
     document = opened(file, PAYLOAD_TYPE, bundle.public_key())
     change(document)
@@ -68,7 +68,8 @@ def test_a_final_value_that_is_not_the_one_that_was_signed_is_named(
     assert _verdict(file) == (True, 0, "")
     for value in ({"amount": "9999"}, "Dear Mallory", None):
         forged = _forged(
-            file, lambda told, value=value: told["write"].update(final_value=value)
+            file,
+            lambda statement, value=value: statement["write"].update(final_value=value),
         )
         assert _verdict(forged) == (
             False,
@@ -87,33 +88,33 @@ def test_what_was_seen_or_signed_has_its_hash(
     other = 7 if column == "revision" else "0" * 64
     forged = _forged(
         _receipt(run, "edit"),
-        lambda told: told["write"][revision].update({column: other}),
+        lambda statement: statement["write"][revision].update({column: other}),
     )
     assert _verdict(forged) == (False, 0, f"what was {revision} has another hash")
 
 
-def _other_revision(told: Told) -> None:
-    told["decision"]["revision"] = 1
+def _other_revision(statement: Statement) -> None:
+    statement["decision"]["revision"] = 1
 
 
-def _an_edit_told_as_an_approval(told: Told) -> None:
-    told["decision"]["verdict"] = "approve"
+def _an_edit_told_as_an_approval(statement: Statement) -> None:
+    statement["decision"]["verdict"] = "approve"
 
 
-def _a_rejection_with_a_value(told: Told) -> None:
-    told["decision"]["verdict"] = "reject"
+def _a_rejection_with_a_value(statement: Statement) -> None:
+    statement["decision"]["verdict"] = "reject"
 
 
-def _another_proposal(told: Told) -> None:
-    told["write"]["proposed_value"] = {"amount": "1"}
+def _another_proposal(statement: Statement) -> None:
+    statement["write"]["proposed_value"] = {"amount": "1"}
 
 
-def _hidden_and_shown(told: Told) -> None:
-    told["hidden"] = True
+def _hidden_and_shown(statement: Statement) -> None:
+    statement["hidden"] = True
 
 
-def _nobody_asked(told: Told) -> None:
-    told["request"] = None
+def _nobody_asked(statement: Statement) -> None:
+    statement["request"] = None
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def _nobody_asked(told: Told) -> None:
     ],
 )
 def test_what_does_not_fit_is_named(
-    run: Run, change: Callable[[Told], None], reason: str
+    run: Run, change: Callable[[Statement], None], reason: str
 ) -> None:
     assert _verdict(_forged(_receipt(run, "edit"), change)) == (False, 0, reason)
 
@@ -177,9 +178,9 @@ def test_an_erased_value_is_said_to_be_incomparable(
     assert verdict.reason.startswith(f"{ERASED}: {everything}")
 
 
-def _with_tombstone(place: str, name: str) -> Callable[[Told], None]:
-    def change(told: Told) -> None:
-        side = told["write"] if place == "write" else told["write"][place]
+def _with_tombstone(place: str, name: str) -> Callable[[Statement], None]:
+    def change(statement: Statement) -> None:
+        side = statement["write"] if place == "write" else statement["write"][place]
         side[name] = {"erased": True, "record": "made up"}
 
     return change
@@ -204,10 +205,10 @@ def test_what_a_made_up_tombstone_frees_from_being_compared_is_named(
 
 
 def test_texts_beside_an_erased_value_are_said_to_be_unproven(run: Run) -> None:
-    def change(told: Told) -> None:
+    def change(statement: Statement) -> None:
         for side in ("seen", "signed"):
-            _with_tombstone(side, "value")(told)
-        told["write"]["label"] = "Pay nothing"
+            _with_tombstone(side, "value")(statement)
+        statement["write"]["label"] = "Pay nothing"
 
     verdict = _verdict(_forged(_receipt(run, "edit"), change))
     assert verdict.ok
@@ -215,27 +216,27 @@ def test_texts_beside_an_erased_value_are_said_to_be_unproven(run: Run) -> None:
 
 
 def test_a_receipt_that_hides_its_values_says_that_none_was_compared(run: Run) -> None:
-    def hide(told: Told) -> None:
-        told["hidden"] = True
+    def hide(statement: Statement) -> None:
+        statement["hidden"] = True
         for name in ("label", "old_value", "proposed_value", "final_value"):
-            told["write"][name] = None
+            statement["write"][name] = None
 
     verdict = _verdict(_forged(_receipt(run, "edit"), hide))
     assert (verdict.ok, verdict.reason) == (True, HIDDEN)
 
 
-def _another_label(told: Told) -> None:
-    told["write"]["label"] = "Pay nothing"
+def _another_label(statement: Statement) -> None:
+    statement["write"]["label"] = "Pay nothing"
 
 
-def _another_policy(told: Told) -> None:
-    told["request"]["policy"]["quorum"] = 2
+def _another_policy(statement: Statement) -> None:
+    statement["request"]["policy"]["quorum"] = 2
 
 
-def _another_policy_with_its_hash(told: Told) -> None:
-    _another_policy(told)
-    policy = canonical.dumps(told["request"]["policy"])
-    told["request"]["policy_hash"] = canonical.digest(policy)
+def _another_policy_with_its_hash(statement: Statement) -> None:
+    _another_policy(statement)
+    policy = canonical.dumps(statement["request"]["policy"])
+    statement["request"]["policy_hash"] = canonical.digest(policy)
 
 
 @pytest.mark.parametrize(
@@ -250,7 +251,7 @@ def _another_policy_with_its_hash(told: Told) -> None:
     ],
 )
 def test_label_and_policy_are_those_that_were_signed(
-    run: Run, change: Callable[[Told], None], reason: str
+    run: Run, change: Callable[[Statement], None], reason: str
 ) -> None:
     assert _verdict(_forged(_receipt(run, "edit"), change)) == (False, 0, reason)
 
@@ -261,16 +262,16 @@ def test_label_and_policy_are_those_that_were_signed(
 def test_title_and_facts_that_were_not_signed_are_named(
     run: Run, name: str, value: Any
 ) -> None:
-    def change(told: Told) -> None:
-        told["request"][name] = value
+    def change(statement: Statement) -> None:
+        statement["request"][name] = value
 
     verdict = _verdict(_forged(_receipt(run, "edit"), change))
     assert (verdict.ok, verdict.reason) == (True, f"{UNCOVERED}: {name}")
 
 
 def test_an_old_value_that_was_not_bound_is_named(run: Run) -> None:
-    def change(told: Told) -> None:
-        told["write"]["old_value"] = {"amount": "1"}
+    def change(statement: Statement) -> None:
+        statement["write"]["old_value"] = {"amount": "1"}
 
     verdict = _verdict(_forged(_receipt(run, "edit"), change))
     assert (verdict.ok, verdict.reason) == (True, f"{UNCOVERED}: old value")
@@ -279,6 +280,6 @@ def test_an_old_value_that_was_not_bound_is_named(run: Run) -> None:
 @pytest.mark.parametrize("name", ["old_value", "proposed_value", "final_value"])
 def test_a_receipt_that_lacks_a_value_is_refused(run: Run, name: str) -> None:
     file = _receipt(run, "approve")
-    forged = _forged(file, lambda told: told["write"].pop(name))
+    forged = _forged(file, lambda statement: statement["write"].pop(name))
     assert not _verdict(forged).ok
     assert name in _verdict(forged).reason

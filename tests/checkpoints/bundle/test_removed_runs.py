@@ -66,8 +66,10 @@ def removed(tmp_path: Path, configure: Any) -> tuple[Run, bytes, bytes]:
 
 
 def _faults() -> list[str]:
-    found = [fault.reason for run in Run.objects.all() for fault in verify_run(run.id)]
-    return found + [fault.reason for fault in audit() if fault is not None]
+    reasons = [
+        fault.reason for run in Run.objects.all() for fault in verify_run(run.id)
+    ]
+    return reasons + [fault.reason for fault in audit() if fault is not None]
 
 
 def test_the_archive_that_its_removal_names_restores_a_run_and_everything_verifies(

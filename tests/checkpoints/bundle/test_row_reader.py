@@ -23,7 +23,7 @@ def test_a_column_of_which_something_was_erased_needs_no_form(
     said = next(body["row"] for body in bodies if body["kind"] == "result") | {
         "settled_reason": '{"erased":true}'
     }
-    given: dict[str, Any] = {"encrypted": False, "people": {}, "shapes": RESULT}
-    assert row_of(TaskResult, said, **given, erased={"settled_reason"}).settled_reason
+    options: dict[str, Any] = {"encrypted": False, "people": {}, "shapes": RESULT}
+    assert row_of(TaskResult, said, **options, erased={"settled_reason"}).settled_reason
     with pytest.raises(ValueError, match="settled_reason has another form"):
-        row_of(TaskResult, said, **given)
+        row_of(TaskResult, said, **options)

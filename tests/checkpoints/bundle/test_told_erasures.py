@@ -26,7 +26,7 @@ PATHS = [None, ["payout.memo", "input.person"]]
 
 @pytest.fixture
 def make(people: cast.People, configure: Any) -> Any:
-    """Makes a whole story, encrypted or not, of which these paths, or all, were erased."""
+    """Make a whole story, encrypted or not, of which these paths, or all, were erased."""
 
     def made(paths: list[str] | None, *, encrypted: bool) -> Run:
         trusted = {"TRUSTED_KEYS": {"another": bundles.PUBLIC.hex()}}
@@ -133,16 +133,16 @@ def test_a_bundle_whose_erasures_do_not_fit_is_refused_and_changes_nothing(
 ) -> None:
     run = make(["payout.memo"], encrypted=False)
     bodies = lines_of(exported(run))
-    [told] = bodies[0]["erasures"]
+    [record] = bodies[0]["erasures"]
     gone(run)
     for forged in (
         [],
-        [{**told, "run": told["id"]}],
-        [{**told, "rows_hash": "0" * 64}],
-        [{**told, "ended_at": None}],
-        [{**told, "reason": "x\x00"}],
-        [{key: value for key, value in told.items() if key != "by_name"}],
-        [told, told],
+        [{**record, "run": record["id"]}],
+        [{**record, "rows_hash": "0" * 64}],
+        [{**record, "ended_at": None}],
+        [{**record, "reason": "x\x00"}],
+        [{key: value for key, value in record.items() if key != "by_name"}],
+        [record, record],
     ):
         with pytest.raises((InvalidBundle, KeyConflict)):
             loaded(written([{**bodies[0], "erasures": forged}, *bodies[1:]], KEY))

@@ -120,16 +120,16 @@ def test_lines_cut_out_doubled_or_in_another_order_are_named(large: bytes) -> No
     assert _bad_line(large + lines[0]) == len(lines) + 1
 
 
-def _told(large: bytes) -> Iterator[tuple[str, int, Any]]:
-    """What a house could tell that is not so: (what, line, change of that line)."""
+def _falsified(large: bytes) -> Iterator[tuple[str, int, Any]]:
+    """Yield what a house could tell that is not so: (what, line, change of that line)."""
     bodies = lines_of(large)
 
     def at(kind: str, column: str, value: Any, number: int = 0) -> tuple[str, int, Any]:
-        found = [n for n, body in enumerate(bodies) if body["kind"] == kind][number]
+        position = [n for n, body in enumerate(bodies) if body["kind"] == kind][number]
         return (
             f"{kind}.{column}",
-            found,
-            {**bodies[found], "row": {**bodies[found]["row"], column: value}},
+            position,
+            {**bodies[position], "row": {**bodies[position]["row"], column: value}},
         )
 
     yield at("run", "input", "{}")
@@ -157,7 +157,7 @@ def test_what_does_not_fit_is_named_even_where_the_house_itself_signed_it(
 ) -> None:
     bodies = lines_of(large)
     assert _bad_line(written(bodies, KEY)) == 0
-    for what, at, change in _told(large):
+    for what, at, change in _falsified(large):
         assert (
             _bad_line(written([*bodies[:at], change, *bodies[at + 1 :]], KEY)) == at + 1
         ), what
@@ -346,14 +346,16 @@ def test_a_key_with_which_anybody_signs_verifies_nothing(small: bytes) -> None:
     Ed25519PublicKey.from_public_bytes(bytes.fromhex(SMALL_ORDER[1])).verify(
         forged, b"any text"
     )
-    for given in SMALL_ORDER:
+    for small_order in SMALL_ORDER:
         for top in (0, 0x80):
-            key = bytes.fromhex(given)[:31] + bytes([bytes.fromhex(given)[31] | top])
+            key = bytes.fromhex(small_order)[:31] + bytes(
+                [bytes.fromhex(small_order)[31] | top]
+            )
             assert bundle.verify(io.BytesIO(small), key) == (
                 False,
                 0,
                 "anybody can sign with this public key",
-            ), given
+            ), small_order
     lines = small.splitlines(keepends=True)
     key = SMALL_ORDER[1]
     last = json.loads(lines[-2])["hash"]
@@ -435,9 +437,9 @@ def test_what_was_erased_verifies_exactly_where_a_record_covers_it(
                 == at + 1
             ), change
         bare = {key: value for key, value in body.items() if key != "erased"}
-        found = _bad_line(written([*bodies[:at], bare, *bodies[at + 1 :]], KEY))
+        bad_line = _bad_line(written([*bodies[:at], bare, *bodies[at + 1 :]], KEY))
         hashed = body["kind"] in ("run", "event", "checkpoint", "write")
-        assert found == (at + 1 if hashed else 0), body["kind"]
+        assert bad_line == (at + 1 if hashed else 0), body["kind"]
 
 
 def test_an_erasure_is_told_by_the_manifest_and_by_the_log(large: bytes) -> None:

@@ -25,8 +25,10 @@ class Loose(MemoryStore):
 
     def clear(self, run: UUID | str) -> int:
         key = str(run)
-        for one in [f"{key[:-1]}{sign}" for sign in "%_x"] if key[-1] in "%_" else []:
-            super().clear(one)
+        for neighbour in (
+            [f"{key[:-1]}{sign}" for sign in "%_x"] if key[-1] in "%_" else []
+        ):
+            super().clear(neighbour)
         return super().clear(run)
 
 

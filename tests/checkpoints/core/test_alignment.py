@@ -24,7 +24,7 @@ def stage(seq: int, *nodes: str, source: str = "superstep", visit: int = 1) -> S
     return Stage(seq, source, {(node, visit): ("pure", "done") for node in nodes})
 
 
-def told(a: list[Stage], b: list[Stage]) -> list[Any]:
+def aligned(a: list[Stage], b: list[Stage]) -> list[Any]:
     def name(stages: list[Stage], at: int | None) -> str:
         return "-" if at is None else ",".join(node for node, _ in stages[at].visits)
 
@@ -42,7 +42,7 @@ def test_runs_are_paired_by_node_and_visit_and_what_is_between_stands_side_by_si
         stage(11, "close"),
     ]
     b = [stage(1, "screen"), stage(2, "route"), stage(3, "auto"), stage(4, "close")]
-    assert told(a, b) == [
+    assert aligned(a, b) == [
         ("screen", "screen"),
         ("route", "route"),
         ("stage", "auto"),
@@ -86,7 +86,9 @@ def test_every_checkpoint_stands_once_and_in_its_order(
 def test_a_run_beside_itself_has_no_gaps(a: list[Stage]) -> None:
     unique = list(
         {
-            tuple(one.marks()): one for one in a if one.visits and len(one.visits) == 1
+            tuple(stage.marks()): stage
+            for stage in a
+            if stage.visits and len(stage.visits) == 1
         }.values()
     )
     assert side_by_side(unique, unique) == [(n, n) for n in range(len(unique))]

@@ -24,14 +24,14 @@ JSON = st.recursive(
 )
 
 
-def found(before: Any, after: Any) -> list[tuple[str, str, Any, Any]]:
+def rows_of(before: Any, after: Any) -> list[tuple[str, str, Any, Any]]:
     return [
         (written(d.path), d.kind, d.before, d.after) for d in differences(before, after)
     ]
 
 
 def test_added_removed_and_changed_keys_are_told_apart() -> None:
-    assert found({"a": 1, "b": 2, "c": 3}, {"b": 5, "c": 3, "d": 4}) == [
+    assert rows_of({"a": 1, "b": 2, "c": 3}, {"b": 5, "c": 3, "d": 4}) == [
         ("a", "removed", 1, None),
         ("b", "changed", 2, 5),
         ("d", "added", None, 4),
@@ -39,30 +39,30 @@ def test_added_removed_and_changed_keys_are_told_apart() -> None:
 
 
 def test_a_list_is_compared_by_index_and_its_tail_is_added_or_removed() -> None:
-    assert found({"n": ["a", "b"]}, {"n": ["a", "x", "c"]}) == [
+    assert rows_of({"n": ["a", "b"]}, {"n": ["a", "x", "c"]}) == [
         ("n[1]", "changed", "b", "x"),
         ("n[2]", "added", None, "c"),
     ]
-    assert found({"n": [1, 2]}, {"n": [1]}) == [("n[1]", "removed", 2, None)]
+    assert rows_of({"n": [1, 2]}, {"n": [1]}) == [("n[1]", "removed", 2, None)]
 
 
 def test_a_key_whose_value_is_null_is_not_a_key_that_is_missing() -> None:
-    assert found({}, {"a": None}) == [("a", "added", None, None)]
-    assert found({"a": None}, {"a": 0}) == [("a", "changed", None, 0)]
+    assert rows_of({}, {"a": None}) == [("a", "added", None, None)]
+    assert rows_of({"a": None}, {"a": 0}) == [("a", "changed", None, 0)]
 
 
 def test_a_change_of_type_is_one_change() -> None:
-    assert found({"a": {"b": 1}}, {"a": [1]}) == [("a", "changed", {"b": 1}, [1])]
+    assert rows_of({"a": {"b": 1}}, {"a": [1]}) == [("a", "changed", {"b": 1}, [1])]
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [(True, 1), (1, 1.0), (0, False), ([1], [True])]
+    ("left", "right"), [(True, 1), (1, 1.0), (0, False), ([1], [True])]
 )
 def test_values_that_python_calls_equal_and_json_does_not_are_different(
-    one: Any, other: Any
+    left: Any, right: Any
 ) -> None:
-    assert not same(one, other)
-    assert len(list(differences({"a": one}, {"a": other}))) == 1
+    assert not same(left, right)
+    assert len(list(differences({"a": left}, {"a": right}))) == 1
 
 
 def test_a_path_is_written_without_ambiguity() -> None:
@@ -72,8 +72,8 @@ def test_a_path_is_written_without_ambiguity() -> None:
 
 
 @given(JSON, JSON)
-def test_only_the_same_value_has_no_differences(one: Any, other: Any) -> None:
-    assert (list(differences(one, other)) == []) == same(one, other)
+def test_only_the_same_value_has_no_differences(left: Any, right: Any) -> None:
+    assert (list(differences(left, right)) == []) == same(left, right)
 
 
 @given(JSON, JSON)
@@ -83,15 +83,15 @@ def test_applying_the_differences_to_the_old_value_gives_the_new_one(
     assert same(_applied(before, list(differences(before, after))), after)
 
 
-def _applied(value: Any, found: list[ValueDifference]) -> Any:
-    if found and not found[0].path:
-        return found[0].after
+def _applied(value: Any, changes: list[ValueDifference]) -> Any:
+    if changes and not changes[0].path:
+        return changes[0].after
     value = _copied(value)
-    for d in found:
+    for d in changes:
         if d.kind != "removed":
             _set(value, d)
     # From the end, so that the indices of those before stay right.
-    removed = [d for d in found if d.kind == "removed"]
+    removed = [d for d in changes if d.kind == "removed"]
     for d in sorted(
         removed,
         key=lambda d: d.path[-1] if isinstance(d.path[-1], int) else -1,

@@ -66,17 +66,17 @@ def both(item: dict[str, Any], other: dict[str, Any], eraser: Any) -> tuple[Any,
 
 @given(STATES, STATES)
 def test_erased_changes_come_to_the_erased_state(
-    one: dict[str, Any], other: dict[str, Any]
+    before: dict[str, Any], after: dict[str, Any]
 ) -> None:
-    wanted, found = both(one, other, WholeEraser("r"))
-    assert found == wanted
+    wanted, erased = both(before, after, WholeEraser("r"))
+    assert erased == wanted
     assert all(
-        value is None or is_tombstone(value) for value in found["scratch"].values()
+        value is None or is_tombstone(value) for value in erased["scratch"].values()
     )
     paths = [parsed_path(path) for path in ("who.a", "list[1]", "who.b.c")]
-    wanted, found = both(one, other, PathEraser("r", paths, ["Ada Marker", "Ada"]))
-    assert found == wanted
-    assert "Ada Marker" not in str(found)
+    wanted, erased = both(before, after, PathEraser("r", paths, ["Ada Marker", "Ada"]))
+    assert erased == wanted
+    assert "Ada Marker" not in str(erased)
 
 
 def test_names_numbers_and_tokens_stay_and_every_value_goes() -> None:
@@ -333,9 +333,9 @@ def test_operations_are_erased_at_the_place_that_they_point_to() -> None:
         ("/letter", None): None,
     }
     for (pointer, value), left in operations.items():
-        given = dict(value) if isinstance(value, tuple) else value
+        stored = dict(value) if isinstance(value, tuple) else value
         [said] = eraser.patch(
-            {"scratch": [{"op": "add", "path": pointer, "value": given}]}
+            {"scratch": [{"op": "add", "path": pointer, "value": stored}]}
         )["scratch"]
         assert said["op"] == "add", pointer
         assert said["path"] == pointer, pointer

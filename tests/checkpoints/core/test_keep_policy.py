@@ -68,7 +68,7 @@ def test_the_tables_have_every_policy_and_every_setting() -> None:
 
 
 def _words(*, ahead: bool, own: set[int], tried: set[int]) -> str:
-    """What the page says of these findings."""
+    """Return what the page says of these findings."""
     if own and own != tried:
         assert own == {number for number in tried if number % N == 0}
     content = ["ahead"] if ahead else []
@@ -233,13 +233,13 @@ def eventful(
 def test_some_rows_stay_under_every_policy(
     eventful: tuple[str, dict[str, bool], Run],
 ) -> None:
-    policy, found, _ = eventful
+    policy, facts_of_row, _ = eventful
     facts = {
         row: cell == "stays"
         for (row, column), cell in ALWAYS.items()
         if column == policy
     }
-    assert found == facts
+    assert facts_of_row == facts
 
 
 @pytest.mark.django_db(transaction=True)

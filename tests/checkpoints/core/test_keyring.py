@@ -34,9 +34,13 @@ def test_a_ring_keeps_no_more_data_keys_than_it_may(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(keyring, "MOST_DATA_KEYS", 3)
-    one = ring()
+    small_ring = ring()
     for number in range(10):
-        one.keep_data_key(f"@{number}", KEY)
-        one.lock(b"Ada", b"row", f"@{number}")
-    assert list(one.data_keys) == ["@7", "@8", "@9"]
-    assert {name for name in one._ciphers if name[0] == "@"} == {"@7", "@8", "@9"}
+        small_ring.keep_data_key(f"@{number}", KEY)
+        small_ring.lock(b"Ada", b"row", f"@{number}")
+    assert list(small_ring.data_keys) == ["@7", "@8", "@9"]
+    assert {name for name in small_ring._ciphers if name[0] == "@"} == {
+        "@7",
+        "@8",
+        "@9",
+    }

@@ -120,7 +120,7 @@ def test_what_nests_itself_comes_to_an_end() -> None:
 
 
 def test_values_without_secrets_keep_their_types() -> None:
-    given = {
+    document = {
         "n": 1,
         "f": 1.5,
         "b": True,
@@ -129,5 +129,5 @@ def test_values_without_secrets_keep_their_types() -> None:
         "l": [1],
         "t": (1,),
     }
-    assert mask_any(given, SECRETS) == given
-    assert mask_any(given, {}) is given
+    assert mask_any(document, SECRETS) == document
+    assert mask_any(document, {}) is document

@@ -28,7 +28,7 @@ ROWS = (Checkpoint, RunEvent, TaskResult)
 
 @contextmanager
 def watched() -> Iterator[list[str]]:
-    """Gives the functions of the drivers that this thread calls meanwhile, in order."""
+    """Yield the functions of the drivers that this thread calls in the block, in order."""
     called: list[str] = []
 
     def note(frame: Any, event: str, arg: Any) -> None:

@@ -67,27 +67,28 @@ def _values(row: Any, names: list[str]) -> list[tuple[str, type, Any]]:
 
 
 def _orm(row: Model) -> Model:
-    found: Model = type(row)._default_manager.get(pk=row.pk)
-    return found
+    stored_row: Model = type(row)._default_manager.get(pk=row.pk)
+    return stored_row
 
 
 def test_an_update_returns_each_field_as_the_orm_reads_it(stored: list[Model]) -> None:
     for row in stored:
         names = [field.attname for field in row._meta.concrete_fields]
         before = _values(_orm(row), names)
-        (found,) = update_returning(type(row), {"id": row.pk}, names, id=row.pk)
+        (fields,) = update_returning(type(row), {"id": row.pk}, names, id=row.pk)
         assert [
-            (name, type(value), value) for name, value in zip(names, found, strict=True)
+            (name, type(value), value)
+            for name, value in zip(names, fields, strict=True)
         ] == before
 
 
 def test_an_update_returns_a_person_by_the_field_too(
     stored: list[Model], people: People
 ) -> None:
-    (found,) = update_returning(
+    (fields,) = update_returning(
         Run, {"id": stored[1].pk}, ["started_by", "leased_by"], line=1
     )
-    assert list(found) == [people.starter.pk, _orm(stored[1]).leased_by]  # type: ignore[attr-defined]
+    assert list(fields) == [people.starter.pk, _orm(stored[1]).leased_by]  # type: ignore[attr-defined]
 
 
 def test_a_row_is_read_as_the_orm_reads_it(stored: list[Model]) -> None:
@@ -97,12 +98,12 @@ def test_a_row_is_read_as_the_orm_reads_it(stored: list[Model]) -> None:
             f"SELECT {named_columns(type(row), names, 't')} FROM"
             f" {row._meta.db_table} t WHERE id = %s"
         )
-        (found,) = fetch_rows(type(row), names, text, [row.pk])
+        (read,) = fetch_rows(type(row), names, text, [row.pk])
         orm = _orm(row)
-        assert _values(found, list(names)) == _values(orm, list(names))
-        assert found == orm
-        assert found._state.adding is False
-        assert found._state.db == "default"
+        assert _values(read, list(names)) == _values(orm, list(names))
+        assert read == orm
+        assert read._state.adding is False
+        assert read._state.db == "default"
 
 
 def test_what_was_not_read_is_read_when_it_is_asked_for(stored: list[Model]) -> None:
@@ -115,10 +116,10 @@ def test_what_was_not_read_is_read_when_it_is_asked_for(stored: list[Model]) -> 
 
 
 def test_a_new_row_has_the_defaults_of_its_model_each_its_own() -> None:
-    given = {"key": "k", "graph": "g", "created_at": datetime(2026, 1, 1, tzinfo=UTC)}
-    first = new_row(Run, **given)
-    second = new_row(Run, **given)
-    orm = Run(**given)
+    columns = {"key": "k", "graph": "g", "created_at": datetime(2026, 1, 1, tzinfo=UTC)}
+    first = new_row(Run, **columns)
+    second = new_row(Run, **columns)
+    orm = Run(**columns)
     names = {field.attname for field in Run._meta.concrete_fields} - {"id"}
     assert _values(first, sorted(names)) == _values(orm, sorted(names))
     assert first.id != second.id

@@ -67,7 +67,7 @@ def _intents(*tasks: Task) -> list[Intent]:
 
 
 def _worked(run: Run) -> tuple[int, int]:
-    """How many statements a slice takes, and how many of them write intents."""
+    """Return how many statements a slice takes, and how many of them write intents."""
     claim = leases.claim_one(run.id)
     assert claim is not None
     with CaptureQueriesContext(connection) as seen:
@@ -124,9 +124,9 @@ def test_results_that_are_ready_together_are_written_in_as_many_statements_as_on
     with CaptureQueriesContext(connection) as seen:
         assert journal.write_results(lease, endings) == []
     content = [
-        one["sql"]
-        for one in seen
-        if one["sql"].split()[0] in {"SELECT", "UPDATE", "INSERT"}
+        query["sql"]
+        for query in seen
+        if query["sql"].split()[0] in {"SELECT", "UPDATE", "INSERT"}
     ]
     assert len(content) == 3, content
     entries = journal.entries(lease)

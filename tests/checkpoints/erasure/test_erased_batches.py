@@ -57,8 +57,8 @@ def cut_at(number: int) -> Iterator[None]:
 
 
 def erased_until(number: int, run: Run, people: cast.People) -> bool:
-    """Whether an erasure ended before its statement of this number. Either way all that
-    is there is sound.
+    """Return whether an erasure ended before its statement of this number. Either way
+    all that is there is sound.
     """
     Job.objects.filter(status=JobStatus.RUNNING).update(
         lease_until=timezone.now() - timedelta(seconds=1)
@@ -240,15 +240,27 @@ def test_the_record_keeps_of_each_row_the_seal_that_it_had(
     retention.erase(run.id, by=people.steward)
     erased_rows = ErasedRow.objects.filter(run=run.id)
     assert {
-        (one.table, one.row): (bytes(one.old_seal), one.old_key) for one in erased_rows
+        (erased_row.table, erased_row.row): (
+            bytes(erased_row.old_seal),
+            erased_row.old_key,
+        )
+        for erased_row in erased_rows
     } == {name: before[name] for name in erased_rows.values_list("table", "row")}
     now = {
         (model._meta.db_table, str(row.pk)): bytes(row.seal or b"")
         for model, row in rows(run)
     }
-    anew = [one for one in erased_rows if one.table != Run._meta.db_table]
-    assert {(one.table, one.row): bytes(one.new_seal) for one in anew} == {
-        name: now[name] for name in ((one.table, one.row) for one in anew)
+    anew = [
+        erased_row
+        for erased_row in erased_rows
+        if erased_row.table != Run._meta.db_table
+    ]
+    assert {
+        (erased_row.table, erased_row.row): bytes(erased_row.new_seal)
+        for erased_row in anew
+    } == {
+        name: now[name]
+        for name in ((erased_row.table, erased_row.row) for erased_row in anew)
     }
     assert len(anew) > 10
 
@@ -260,8 +272,8 @@ def rows(run: Run) -> Iterator[tuple[Any, Any]]:
         (Checkpoint, Checkpoint.objects.filter(run=run.id)),
         (Run, Run.objects.filter(id=run.id)),
     ]
-    for model, found in [*places, *own]:
-        yield from ((model, row) for row in found)
+    for model, rows_of_model in [*places, *own]:
+        yield from ((model, row) for row in rows_of_model)
 
 
 def test_a_run_whose_erasure_begins_while_it_is_verified_is_looked_at_again(

@@ -90,7 +90,9 @@ def test_after_an_erasure_no_value_of_the_run_is_found_anywhere(
 
 def rows_of(run: Run) -> dict[str, Any]:
     """Every row that names a run, as it is kept."""
-    found: dict[str, Any] = {"run": list(Run.objects.filter(id=run.id).values_list())}
+    by_model: dict[str, Any] = {
+        "run": list(Run.objects.filter(id=run.id).values_list())
+    }
     for model in apps.get_models():
         column = next(
             (
@@ -102,10 +104,10 @@ def rows_of(run: Run) -> dict[str, Any]:
         )
         if column is not None and model is not Job:
             rows = model._base_manager.filter(**{column.attname: run.id})
-            found[model.__name__] = [
+            by_model[model.__name__] = [
                 repr(row) for row in rows.order_by("pk").values_list()
             ]
-    return found
+    return by_model
 
 
 @pytest.mark.parametrize("paths", [None, ["payout.memo", "input.person"]])
@@ -222,9 +224,9 @@ def test_what_cannot_be_erased_is_refused_by_name_and_nothing_is_changed(
         ([7], InvalidValue),
         (["diagnostics.nodes"], InvalidValue),
     ]
-    for given, refusal in paths:
+    for chosen, refusal in paths:
         with pytest.raises(refusal):
-            retention.erase(run.id, given, by=people.steward)
+            retention.erase(run.id, chosen, by=people.steward)
     with pytest.raises(UnknownThing):
         retention.erase("01a20375-2ef5-7e6f-835d-4878671b73ec", by=people.steward)
     assert contents() == before

@@ -29,8 +29,8 @@ def test_runs_that_inherited_values_are_named_and_load_as_before(
     runs.cancel(fork.id, by=people.starter)
     before = [timeline.state_at(row.id) for row in timeline.list_checkpoints(fork.id)]
     record = retention.erase(run.id, by=people.steward)
-    told = {"run": str(fork.id), "key": fork.key, "how": "fork", "erased": False}
-    assert record.inherited == [told]
+    heir = {"run": str(fork.id), "key": fork.key, "how": "fork", "erased": False}
+    assert record.inherited == [heir]
     assert [
         timeline.state_at(row.id) for row in timeline.list_checkpoints(fork.id)
     ] == before
@@ -102,7 +102,9 @@ def test_a_fork_that_is_made_while_the_runs_are_taken_leaves_all_as_they_are(
     assert not ErasureRecord.objects.exists()
     assert not Run.objects.exclude(erasure=None).exists()
     monkeypatch.undo()
-    for one in Run.objects.filter(origin_checkpoint__isnull=False).exclude(id=fork.id):
-        runs.cancel(one.id, by=people.starter)
+    for late_fork in Run.objects.filter(origin_checkpoint__isnull=False).exclude(
+        id=fork.id
+    ):
+        runs.cancel(late_fork.id, by=people.starter)
     retention.erase(run.id, forks=True, by=people.steward)
     assert not Run.objects.filter(erasure=None).exists()

@@ -30,9 +30,10 @@ def forked(run: Run, people: cast.People) -> Run:
     )
 
 
-def told(run: Run) -> set[tuple[str, str]]:
+def relatives(run: Run) -> set[tuple[str, str]]:
     return {
-        (one.run.key if one.run else str(one.id), one.how) for one in inherited_of(run)
+        (relative.run.key if relative.run else str(relative.id), relative.how)
+        for relative in inherited_of(run)
     }
 
 
@@ -48,9 +49,9 @@ def test_origins_are_named_as_having_the_values_too_and_are_not_erased_along(
     family: list[Run], people: cast.People
 ) -> None:
     first, second, third = family
-    assert told(first) == {(second.key, "fork"), (third.key, "fork")}
-    assert told(second) == {(first.key, "origin"), (third.key, "fork")}
-    assert told(third) == {(first.key, "origin"), (second.key, "origin")}
+    assert relatives(first) == {(second.key, "fork"), (third.key, "fork")}
+    assert relatives(second) == {(first.key, "origin"), (third.key, "fork")}
+    assert relatives(third) == {(first.key, "origin"), (second.key, "origin")}
     record = retention.erase(second.id, forks=True, by=people.steward)
     statement = {
         entry["key"]: (entry["how"], entry["erased"]) for entry in record.inherited
@@ -66,8 +67,8 @@ def test_origins_are_named_as_having_the_values_too_and_are_not_erased_along(
 def test_a_parent_and_its_children_know_of_each_other(family: list[Run]) -> None:
     first, second, third = family
     Run.objects.filter(id=second.id).update(parent_run=third.id)
-    assert (third.key, "parent") in told(second)
-    assert (second.key, "child") in told(third)
+    assert (third.key, "parent") in relatives(second)
+    assert (second.key, "child") in relatives(third)
 
 
 def test_the_way_goes_on_behind_a_run_that_is_not_there_any_more(
@@ -76,8 +77,8 @@ def test_the_way_goes_on_behind_a_run_that_is_not_there_any_more(
     first, second, third = family
     with transaction.atomic():
         Run.objects.filter(id=second.id)._raw_delete("default")
-        assert told(first) == {(str(second.id), "fork"), (third.key, "fork")}
-        assert told(third) == {(str(second.id), "origin"), (first.key, "origin")}
+        assert relatives(first) == {(str(second.id), "fork"), (third.key, "fork")}
+        assert relatives(third) == {(str(second.id), "origin"), (first.key, "origin")}
         transaction.set_rollback(True)
 
 
@@ -103,8 +104,8 @@ def test_a_plan_with_forks_refuses_what_the_erasure_would_refuse_and_says_what_g
     ):
         retention.plan_erasure(run.id, forks=True)
     runs.cancel(fork.id, by=people.starter)
-    told = {"run": str(fork.id), "key": fork.key, "how": "fork", "erased": True}
-    assert retention.plan_erasure(run.id, forks=True).json()["inherited"] == [told]
+    heir = {"run": str(fork.id), "key": fork.key, "how": "fork", "erased": True}
+    assert retention.plan_erasure(run.id, forks=True).json()["inherited"] == [heir]
     out = StringIO()
     call_command("erase", run.key, dry_run=True, forks=True, stdout=out)
     assert (

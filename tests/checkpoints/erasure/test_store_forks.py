@@ -40,7 +40,7 @@ def run(people: cast.People) -> Run:
     )
 
 
-def told(fork: Any, *, erased: bool) -> dict[str, Any]:
+def heir(fork: Any, *, erased: bool) -> dict[str, Any]:
     return {"run": str(fork.run), "key": "", "how": "store fork", "erased": erased}
 
 
@@ -53,10 +53,10 @@ def test_a_fork_without_a_run_is_named_and_stays_where_only_the_run_is_erased(
 ) -> None:
     fork = store.fork(run.head or "")
     assert retention.plan_erasure(run.id).json()["inherited"] == [
-        told(fork, erased=False)
+        heir(fork, erased=False)
     ]
     record = retention.erase(run.id, by=people.steward)
-    assert record.inherited == [told(fork, erased=False)]
+    assert record.inherited == [heir(fork, erased=False)]
     assert store.get(fork.id).state["input"] == {"number": "7", **PERSON}
 
 
@@ -72,8 +72,8 @@ def test_with_forks_it_goes_as_a_whole_with_what_was_saved_and_forked_behind_it(
     last = store.fork(below.id)
     other = store.save(uuid7(), {"input": {"person": "Eve"}})
     want = sorted(
-        [told(each_run, erased=True) for each_run in (fork, below, last)],
-        key=lambda one: str(one["run"]),
+        [heir(each_run, erased=True) for each_run in (fork, below, last)],
+        key=lambda entry: str(entry["run"]),
     )
     assert retention.plan_erasure(run.id, paths, forks=True).json()["inherited"] == want
     record = retention.erase(run.id, paths, forks=True, by=people.steward)
@@ -134,9 +134,9 @@ def test_a_fork_that_is_resumed_before_the_erasure_begins_stops_it(
     planned = plan.plan_erasure
 
     def then_resumed(*args: Any, **kwargs: Any) -> Any:
-        found = planned(*args, **kwargs)
+        erasure_plan = planned(*args, **kwargs)
         runs.resume(fork.run, by=people.starter)
-        return found
+        return erasure_plan
 
     with monkeypatch.context() as between:
         between.setattr(plan, "plan_erasure", then_resumed)

@@ -121,13 +121,15 @@ def test_the_name_of_a_file_is_erased_by_its_path_and_the_file_by_its_own(
 ) -> None:
     first = upload()
     shared = upload()
-    run, one, other = (ended(graph, ref, people) for ref in (first, shared, shared))
-    for named in (run, one):
+    run, sharing, also_sharing = (
+        ended(graph, ref, people) for ref in (first, shared, shared)
+    )
+    for named in (run, sharing):
         retention.erase(named.id, ["input.letter.name"], by=people.steward)
         assert verification.verify_run(named.id) == []
     names = {str(upload.id): upload.name for upload in Upload.objects.all()}
     assert names == {first["file"]: TEXT, shared["file"]: "letter.txt"}
-    assert verification.verify_run(other.id) == []
+    assert verification.verify_run(also_sharing.id) == []
     retention.erase(run.id, ["input.letter"], by=people.steward)
     assert [str(upload.id) for upload in Upload.objects.all()] == [shared["file"]]
 
@@ -244,9 +246,9 @@ def _bytes_of(folder: Path, run: Run) -> bytes:
     )
     data = [path.read_bytes() for path in ordered]
     opened = [
-        erasures.unpacked(one[one.find(form) :])
-        for one in data
+        erasures.unpacked(cell[cell.find(form) :])
+        for cell in data
         for form in (b"\x01", b"\x02")
-        if form in one
+        if form in cell
     ]
     return b"".join([*data, *opened])

@@ -28,8 +28,8 @@ def intent(
 
 def content(intents: list[Intent]) -> list[tuple[str, str, int, str]]:
     return [
-        (one.task, one.node, one.payload["attempt"], one.payload["effect"])
-        for one in intent_log.intent_events(intents)
+        (line.task, line.node, line.payload["attempt"], line.payload["effect"])
+        for line in intent_log.intent_events(intents)
     ]
 
 

@@ -68,8 +68,8 @@ def test_results_of_intents_of_this_process_are_written_without_a_look_at_their_
         assert journal.write_results(lease, endings) == []
     content = [
         word
-        for one in seen
-        for word in re.findall(r"^(?:\d+ times: )?(SELECT|UPDATE|INSERT)", one["sql"])
+        for query in seen
+        for word in re.findall(r"^(?:\d+ times: )?(SELECT|UPDATE|INSERT)", query["sql"])
     ]
     # SQLite reads the text of many rows slower than that of a few, executed again.
     updates = -(-leaves // 50) if connection.vendor == "sqlite" else 1
@@ -94,8 +94,8 @@ def test_what_begin_gives_is_what_is_in_the_table(lease: Lease) -> None:
         for field in TaskResult._meta.concrete_fields:
             if not field.primary_key:
                 value = getattr(row, field.attname)
-                given = getattr(ending.intent, field.attname)
-                assert value == given, field.attname
+                returned = getattr(ending.intent, field.attname)
+                assert value == returned, field.attname
 
 
 CHANGED: dict[str, Any] = {

@@ -33,9 +33,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def document(row: Checkpoint) -> dict[str, Any]:
-    found = reader.document_at(row.id)
-    assert found is not None
-    return found
+    stored = reader.document_at(row.id)
+    assert stored is not None
+    return stored
 
 
 def test_what_two_missing_points_in_a_row_changed_is_in_the_next_row_of_a_large_state(
@@ -51,12 +51,12 @@ def test_what_two_missing_points_in_a_row_changed_is_in_the_next_row_of_a_large_
     assert [row.superstep for row in rows] == [0, 1, 4, 5]
     assert [len(document(row)["scratch"]["notes"]) for row in rows] == [0, 0, 3, 4]
     assert run_actions.state(run)["notes"] == ["b", "c", "d", "e"]
-    found = [
+    paths = [
         change.after
         for change in timeline.changes(rows[2])
         if change.partition == "scratch"
     ]
-    assert found == ["b", "c", "d"]
+    assert paths == ["b", "c", "d"]
 
 
 def test_the_tape_of_a_run_names_supersteps_that_were_not_saved_too(

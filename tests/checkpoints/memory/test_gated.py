@@ -245,13 +245,13 @@ def test_the_same_holds_where_a_sibling_failed() -> None:
 
 
 def test_the_second_of_two_settled_gates_on_one_key_comes_back(rita: User) -> None:
-    def one(state: Any, ctx: Any) -> None:
+    def first(state: Any, ctx: Any) -> None:
         ctx.memory.put("limit", 1, "rules")
 
-    def two(state: Any, ctx: Any) -> None:
+    def second(state: Any, ctx: Any) -> None:
         ctx.memory.put("limit", 2, "rules")
 
-    run = gone(side_by_side("two-gates-on-one", one, two, options=[HUMAN, HUMAN]))
+    run = gone(side_by_side("two-gates-on-one", first, second, options=[HUMAN, HUMAN]))
     run_actions.sign_open(run, rita, "approve")
     run = runs.advance(run.id)
     assert run.status == Status.PAUSED

@@ -215,13 +215,13 @@ def test_a_write_that_was_made_on_something_older_does_not_land(meanwhile: Any) 
 def test_two_tasks_of_one_superstep_that_change_one_key_fail_by_name_and_land_nothing() -> (
     None
 ):
-    def one(state: Any, ctx: Any) -> None:
+    def first(state: Any, ctx: Any) -> None:
         ctx.memory.put("sky", "blue", "facts")
 
-    def two(state: Any, ctx: Any) -> None:
+    def second(state: Any, ctx: Any) -> None:
         ctx.memory.put("sky", "grey", "facts")
 
-    run = gone(side_by_side("both", one, two))
+    run = gone(side_by_side("both", first, second))
     assert run.status == Status.FAILED
     assert run.error_code == "conflicting_writes"
     assert memory() == {}

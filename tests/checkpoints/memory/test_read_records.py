@@ -285,8 +285,8 @@ def test_an_async_node_reads_and_remembers_like_any_other() -> None:
 
     async def read(state: Any, ctx: Any) -> dict[str, Any]:
         ctx.memory.put("sea", "green", "facts")
-        found = [trace.content for trace in ctx.memory.search("blue", "facts")]
-        return {"notes": [ctx.memory.get("sky", "facts").content, *found]}
+        contents = [trace.content for trace in ctx.memory.search("blue", "facts")]
+        return {"notes": [ctx.memory.get("sky", "facts").content, *contents]}
 
     for mode in ("live", *KEPT):
         run = gone(chain(f"async-{mode}", read, memory=mode))
@@ -305,8 +305,8 @@ def test_a_connection_that_breaks_while_a_node_reads_is_not_the_nodes_failure(
 
     def read(state: Any, ctx: Any) -> dict[str, Any]:
         with watching(cut):
-            found = [ctx.memory.get("sky", "facts").content for _ in range(2)]
-        return {"notes": found}
+            contents = [ctx.memory.get("sky", "facts").content for _ in range(2)]
+        return {"notes": contents}
 
     run = gone(chain("cut", read, memory="snapshot"))
     assert run.status == Status.COMPLETED

@@ -184,16 +184,18 @@ def test_atomic_tasks_that_read_at_once_do_not_wait_for_each_other() -> None:
         ctx.memory.get("sky", "facts")
         both.wait()
 
-    def one(state: Any, ctx: Any) -> None:
+    def first(state: Any, ctx: Any) -> None:
         read(ctx)
 
-    def other(state: Any, ctx: Any) -> None:
+    def second(state: Any, ctx: Any) -> None:
         read(ctx)
 
     options = [{"effect": "write", "atomic": True}] * 2
     run = gone(
-        side_by_side("atomic_readers", one, other, options=options, memory="snapshot")
+        side_by_side(
+            "atomic_readers", first, second, options=options, memory="snapshot"
+        )
     )
     assert run.status == Status.COMPLETED
-    assert sorted(calls) == ["one", "other"]
+    assert sorted(calls) == ["first", "second"]
     assert MemoryRecord.objects.count() == 2

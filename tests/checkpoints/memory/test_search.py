@@ -18,7 +18,7 @@ from tests.support.memory_graphs import chain, forget, gone, remember
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def found(text: str, namespace: str = "facts", limit: int = 10) -> list[str]:
+def keys_of(text: str, namespace: str = "facts", limit: int = 10) -> list[str]:
     """The keys that a search finds, in order."""
     return [
         trace.key
@@ -47,10 +47,10 @@ def test_a_search_finds_any_of_the_words_in_key_and_content_and_ranks_by_how_man
             "parcel": "late and wet",
         }
     )
-    assert found("late parcel") == ["one", "parcel", "two"]
-    assert found("7") == ["two"]
-    assert found("Parcel!", limit=1) == ["one"]
-    assert found("nothing of it") == []
+    assert keys_of("late parcel") == ["one", "parcel", "two"]
+    assert keys_of("7") == ["two"]
+    assert keys_of("Parcel!", limit=1) == ["one"]
+    assert keys_of("nothing of it") == []
 
 
 def test_equal_matches_are_ordered_by_strength_then_by_age() -> None:
@@ -58,20 +58,20 @@ def test_equal_matches_are_ordered_by_strength_then_by_age() -> None:
     remember("new", "late", strength=1)
     remember("strong", "late", strength=2)
     remember("weak", "late", strength=0)
-    assert found("late") == ["strong", "new", "old", "weak"]
+    assert keys_of("late") == ["strong", "new", "old", "weak"]
 
 
 def test_namespaces_are_apart() -> None:
     seeded({"a": "late"})
     seeded({"b": "late"}, "others")
-    assert found("late") == ["a"]
-    assert found("late", "others") == ["b"]
-    assert found("late", "none") == []
+    assert keys_of("late") == ["a"]
+    assert keys_of("late", "others") == ["b"]
+    assert keys_of("late", "none") == []
 
 
 def test_case_accents_and_scripts() -> None:
     seeded({"a": "Größe ÉTÉ", "b": "привет МИР", "c": "東京 タワー", "d": "٣ naïve"})
-    assert [found(text) for text in ("GROSSE", "ete", "мир", "東京", "naive")] == [
+    assert [keys_of(text) for text in ("GROSSE", "ete", "мир", "東京", "naive")] == [
         ["a"],
         ["a"],
         ["b"],
@@ -119,12 +119,12 @@ def test_case_accents_and_scripts() -> None:
 )
 def test_no_query_breaks_it(odd: str) -> None:
     seeded({"row": "late parcel"})
-    assert found(odd) == (["row"] if "late" in odd.casefold() else [])
+    assert keys_of(odd) == (["row"] if "late" in odd.casefold() else [])
 
 
 def test_a_text_without_words_finds_nothing() -> None:
     seeded({"a": "late"})
-    assert [found(text) for text in ("", "?!", "💥")] == [[], [], []]
+    assert [keys_of(text) for text in ("", "?!", "💥")] == [[], [], []]
 
 
 def test_what_was_overwritten_or_forgotten_is_not_found() -> None:
@@ -132,8 +132,8 @@ def test_what_was_overwritten_or_forgotten_is_not_found() -> None:
     remember("a", "early")
     remember("b", "late")
     forget("b")
-    assert found("late") == []
-    assert found("early") == ["a"]
+    assert keys_of("late") == []
+    assert keys_of("early") == ["a"]
 
 
 def test_very_long_contents_can_be_remembered_and_found_by_their_beginning() -> None:
@@ -143,24 +143,24 @@ def test_very_long_contents_can_be_remembered_and_found_by_their_beginning() -> 
             "b": " ".join(f"w{n}" for n in range(60_000)),
         }
     )
-    assert found("first") == ["a"]
-    assert found("w3") == ["b"]
-    assert found("last") == []
+    assert keys_of("first") == ["a"]
+    assert keys_of("w3") == ["b"]
+    assert keys_of("last") == []
 
 
 def test_more_than_the_limit_are_ranked_by_the_best_of_them() -> None:
     seeded({f"k{n:03}": "late " + "parcel " * (n % 2) for n in range(120)})
-    assert len(found("late parcel", limit=60)) == 60
-    assert found("late parcel", limit=3) == ["k001", "k003", "k005"]
+    assert len(keys_of("late parcel", limit=60)) == 60
+    assert keys_of("late parcel", limit=3) == ["k001", "k003", "k005"]
 
 
 def test_the_index_is_installed_by_every_migrate_and_keeps_in_step() -> None:
     seeded({"a": "late"})
     call_command("migrate", verbosity=0)
     assert search.check_index(None, ["default"]) == []
-    assert found("late") == ["a"]
+    assert keys_of("late") == ["a"]
     MemoryTrace.objects.all().delete()
-    assert found("late") == []
+    assert keys_of("late") == []
 
 
 @pytest.mark.skipif(
@@ -171,15 +171,15 @@ def test_an_index_whose_triggers_were_dropped_is_whole_again_after_a_migrate() -
         for act in ("insert", "delete", "update"):
             cursor.execute(f"DROP TRIGGER {search.INDEX}_{act}")
     seeded({"a": "late"})
-    assert found("late") == []
+    assert keys_of("late") == []
     (warned, *_) = search.check_index(None, ["default"])
     assert warned.id == "checkpoints.W001"
     assert warned.hint == "run manage.py migrate"
     search.install_index()
     assert search.check_index(None, ["default"]) == []
-    assert found("late") == ["a"]
+    assert keys_of("late") == ["a"]
     remember("b", "late")
-    assert set(found("late")) == {"a", "b"}
+    assert set(keys_of("late")) == {"a", "b"}
 
 
 @pytest.mark.skipif(
@@ -204,7 +204,7 @@ without what they have in common.
 
 
 def times_kept(word: str) -> int:
-    """How often the database holds a word, or its end."""
+    """Return how often the database holds a word, or its end."""
     return dump.of_database().count(word[2:].encode())
 
 
@@ -221,7 +221,7 @@ def test_when_an_erasure_ends_no_word_of_erased_memory_stands_in_the_file(
     assert times_kept(RARE)
     retention.erase(run.id, paths, by=people.steward)
     assert times_kept(RARE) == 0
-    assert found("stays") == ["other"]
+    assert keys_of("stays") == ["other"]
 
 
 @pytest.mark.skipif(
@@ -240,11 +240,13 @@ def test_words_that_were_overwritten_or_forgotten_go_from_the_index_and_the_othe
     search.drop_removed_words()
     wipe_free_pages()
     assert indexed(RARE) == 0
-    assert [found(word) for word in kept] == [[f"key {number}"] for number in range(20)]
+    assert [keys_of(word) for word in kept] == [
+        [f"key {number}"] for number in range(20)
+    ]
 
 
 def indexed(word: str) -> int:
-    """How often the blocks of the index hold a word, or its end."""
+    """Return how often the blocks of the index hold a word, or its end."""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT block FROM {search.INDEX}_data")
         return sum(

@@ -34,10 +34,10 @@ def test_what_channels_hold_is_one_query_and_none_for_none(
 ) -> None:
     remember("sky", "blue")
     with django_assert_num_queries(1):
-        found = shelf.values(
+        contents = shelf.values(
             [("facts", "sky"), ("facts", "sea"), ("facts", "sky")], PLAIN
         )
-    assert found == {
+    assert contents == {
         "$memory:facts/sky": {
             "value": {"content": "blue", "strength": 1.0},
             "version": 1,

@@ -43,8 +43,8 @@ def test_a_checkpoint_says_what_was_read_with_its_strength_and_what_landed(
         pass
 
     run = gone(chain("shown", look, put, idle, memory=mode))
-    found, none = _memory(run.key, 1)["reads"]
-    assert found == {
+    read, none = _memory(run.key, 1)["reads"]
+    assert read == {
         "task": "look:1:0",
         "kind": "get",
         "asked": ["facts", "sky"],

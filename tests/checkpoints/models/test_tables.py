@@ -93,8 +93,8 @@ def test_supersteps_write_to_no_index_of_the_runs() -> None:
 
 
 def updates_of(model: type[Model]) -> tuple[int, int]:
-    """How many rows of a table were updated so far, and how many of those updates wrote
-    to its indices.
+    """Return how many rows of a table were updated so far, and how many of those
+    updates wrote to its indices.
     """
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_stat_force_next_flush()")

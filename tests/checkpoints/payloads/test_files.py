@@ -23,8 +23,8 @@ NAME = "0190/0191/change"
 
 
 def _file(root: Path) -> Path:
-    (found,) = [path for path in root.rglob("*") if path.is_file()]
-    return found
+    (file,) = [path for path in root.rglob("*") if path.is_file()]
+    return file
 
 
 def test_a_payload_that_was_cut_short_is_refused_by_name(tmp_path: Path) -> None:
@@ -53,10 +53,10 @@ def test_payloads_that_changed_places_are_refused(tmp_path: Path) -> None:
         files.put("0190/0191/change", b"mine"),
         files.put("0190/0192/change", b"your"),
     )
-    one, other = sorted(path for path in tmp_path.rglob("*") if path.is_file())
-    one.rename(tmp_path / "aside")
-    other.rename(one)
-    (tmp_path / "aside").rename(other)
+    left, right = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    left.rename(tmp_path / "aside")
+    right.rename(left)
+    (tmp_path / "aside").rename(right)
     for name, record in zip(
         ("0190/0191/change", "0190/0192/change"), references, strict=True
     ):
@@ -95,8 +95,8 @@ def test_others_can_read_neither_files_nor_folders(tmp_path: Path) -> None:
     FilePayloads(location=tmp_path).put(NAME, b"x")
     path = _file(tmp_path)
     modes = [
-        stat.S_IMODE(one.stat().st_mode)
-        for one in (path, path.parent, path.parent.parent)
+        stat.S_IMODE(place.stat().st_mode)
+        for place in (path, path.parent, path.parent.parent)
     ]
     assert [mode & 0o007 for mode in modes] == [0, 0, 0]
 

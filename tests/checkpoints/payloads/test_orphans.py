@@ -42,7 +42,7 @@ def aged(folder: Path, by: timedelta) -> None:
 
 
 def swept(now: datetime | None = None) -> int:
-    """How many payloads a sweep deletes."""
+    """Return how many payloads a sweep deletes."""
     last: dict[str, int] = {}
     for step in orphans.delete_orphans(now=now):
         last[step.backend] = step.deleted

@@ -22,7 +22,7 @@ from tests.house.commands import ROOT
 from tests.support.small_graphs import graph
 
 
-def _given(settings: Any, **entries: Any) -> None:
+def _configure(settings: Any, **entries: Any) -> None:
     settings.COUNTERSIGN = {"PAYLOADS": entries}
 
 
@@ -40,7 +40,7 @@ def test_a_short_word_or_a_dotted_path_names_the_class(
 ) -> None:
     options = {"location": str(tmp_path)}
     by_path = {"backend": "checkpoints.payloads.FilePayloads", "options": options}
-    _given(settings, short={"backend": "files", "options": options}, dotted=by_path)
+    _configure(settings, short={"backend": "files", "options": options}, dotted=by_path)
     reference = backend("short").put("a/b", b"x")
     assert isinstance(backend("dotted"), FilePayloads)
     assert backend("dotted").get("a/b", reference) == b"x"
@@ -48,7 +48,7 @@ def test_a_short_word_or_a_dotted_path_names_the_class(
 
 def test_a_backend_can_be_sealed_by_the_settings(settings: Any, tmp_path: Path) -> None:
     files = {"backend": "files", "options": {"location": str(tmp_path)}}
-    _given(settings, safe={"backend": "sealed", "options": {"of": files}})
+    _configure(settings, safe={"backend": "sealed", "options": {"of": files}})
     assert isinstance(backend("safe"), SealedPayloads)
     assert backend("safe").get("a/b", backend("safe").put("a/b", b"x")) == b"x"
 
@@ -90,7 +90,7 @@ def test_an_entry_that_is_none_is_refused_at_start_up_by_its_name(
 def test_a_backend_that_cannot_be_made_is_named_by_the_system_check(
     settings: Any, entry: Any, words: str
 ) -> None:
-    _given(settings, mine=entry)
+    _configure(settings, mine=entry)
     (error,) = checks.check_payloads(None)
     assert error.id == "orchestrator.E003"
     assert "['mine']" in error.msg

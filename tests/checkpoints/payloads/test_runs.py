@@ -163,8 +163,8 @@ def test_a_load_in_the_middle_folds_files_as_it_folds_rows(cellar: Path) -> None
     ids = (
         Checkpoint.objects.filter(run=run).order_by("seq").values_list("id", flat=True)
     )
-    found = [reader.document_at(id) for id in ids]
-    assert [document["scratch"]["notes"] for document in found if document] == [
+    documents = [reader.document_at(id) for id in ids]
+    assert [document["scratch"]["notes"] for document in documents if document] == [
         [],
         ["a"],
         ["a", "b"],

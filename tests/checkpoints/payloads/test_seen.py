@@ -31,7 +31,7 @@ def olga(client: Client, people: cast.People) -> Client:
 
 
 def _pages(run: Run) -> list[str]:
-    """Where the state of a run is shown."""
+    """Return where the state of a run is shown."""
     tabs = [
         f"/runs/{run.id}/?tab={tab}"
         for tab in ("changed", "state", "writes", "results", "events")
@@ -135,14 +135,17 @@ def test_a_run_over_sealed_files_stops_where_files_changed_places(
     files = {"backend": "files", "options": {"location": str(tmp_path)}}
     entry = {"backend": "sealed", "options": {"of": files}}
     configure(PAYLOADS={"cellar": entry})
-    one = started(chain("swapped", "a"))
-    other = started(chain("swapped", "a"))
+    first_run = started(chain("swapped", "a"))
+    second_run = started(chain("swapped", "a"))
     first, second = (
-        next(tmp_path.rglob(f"{run.head}.snapshot.payload")) for run in (one, other)
+        next(tmp_path.rglob(f"{run.head}.snapshot.payload"))
+        for run in (first_run, second_run)
     )
     data = first.read_bytes(), second.read_bytes()
     first.write_bytes(data[1])
     second.write_bytes(data[0])
     assert (
-        runs.advance(one.id).status == runs.advance(other.id).status == Status.TAMPERED
+        runs.advance(first_run.id).status
+        == runs.advance(second_run.id).status
+        == Status.TAMPERED
     )

@@ -76,7 +76,7 @@ def _some_runs(count: int, **columns: Any) -> None:
 
 
 def _of_others(count: int) -> None:
-    """So many runs of each way in which a run is none for this process now."""
+    """Make `count` runs for each reason why this process may not take a run now."""
     later = timezone.now() + timedelta(days=1)
     _some_runs(count, status="completed")
     _some_runs(count, due_at=later)
@@ -109,8 +109,8 @@ def test_a_look_at_the_queue_costs_nothing_for_runs_that_it_does_not_find(
 
 
 def _of_kinds(count: int) -> None:
-    """So many runs of each of forty kinds that are due, though not for this process,
-    and of two kinds of its own that are due later.
+    """Make runs of forty kinds that are due, but not for this process, and of two kinds
+    for this process that are due later.
     """
     for number in range(20):
         for priority in (0, 5):
@@ -150,7 +150,7 @@ def test_a_look_at_the_queue_costs_its_kinds_and_not_the_runs_of_each(
 
 
 def _reads(look: Callable[[], Any]) -> dict[str, int]:
-    """What it reads, and nothing that it does stays."""
+    """Return what it reads, and nothing that it does stays."""
     with transaction.atomic():
         cost = cost_of(look)
         transaction.set_rollback(True)

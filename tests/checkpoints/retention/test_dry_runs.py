@@ -44,7 +44,7 @@ RULES: list[dict[str, Any]] = [
 
 @pytest.fixture
 def many() -> int:
-    """So many runs of three checkpoints each."""
+    """Make this many runs of three checkpoints each."""
     template = short_run("counted")
     if connection.vendor == "postgresql":
         bare(template, COUNTED, graph="counted")
@@ -129,8 +129,8 @@ def test_counting_reads_each_row_once_and_sorts_none(
 
 def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield plan
-    for one in plan.get("Plans", ()):
-        yield from _nodes(one)
+    for inner in plan.get("Plans", ()):
+        yield from _nodes(inner)
 
 
 def test_removing_goes_at_a_steady_rate_beside_a_process_that_commits(

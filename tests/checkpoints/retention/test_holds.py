@@ -37,9 +37,9 @@ def test_a_held_run_is_held_until_each_of_its_holds_is_released(
 ) -> None:
     first = retention.hold(run.id, "a court asked", by=people.steward)
     second = retention.hold(str(run.id), "and a second one", by=None)
-    for one in (first, second):
+    for hold in (first, second):
         assert retention.is_held([run.id, uuid4()]) == {run.id}
-        assert retention.release_hold(one.id, by=people.steward)
+        assert retention.release_hold(hold.id, by=people.steward)
     assert retention.is_held([run.id]) == set()
     assert not retention.release_hold(first.id, by=people.steward)
     assert kinds_of(run) == ["run_held", "run_held", "hold_released", "hold_released"]

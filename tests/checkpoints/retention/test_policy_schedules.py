@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def run() -> Run:
-    """Of checkpoints 0 to 8, of the graph "long"."""
+    """A run of the graph "long" with the checkpoints 0 to 8."""
     return long_run()
 
 

@@ -335,7 +335,7 @@ def test_failures_are_kept_longer_where_their_status_has_an_age() -> None:
             now=timezone.now() + timedelta(days=days),
         )
         assert {example["run"] for example in aged.examples} == {
-            str(one) for one in going
+            str(id) for id in going
         }
     rule = policy("fails", keep_last=1, max_age_days={"failed": 30})
     pruned(rule)

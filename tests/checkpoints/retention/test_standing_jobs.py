@@ -132,8 +132,8 @@ def test_memory_that_a_held_run_wrote_stays_until_the_hold_is_released(
         written[0].id,
         written[2].id,
     }
-    for one in (before, *late):
-        retention.release_hold(one.id, by=None)
+    for hold in (before, *late):
+        retention.release_hold(hold.id, by=None)
     swept("sweep_memory")
     assert MemoryTrace.objects.filter(deleted=False).count() == 0
 

@@ -53,7 +53,7 @@ def _counted() -> list[dict[str, Any]]:
         collected.append(
             {**line, "bytes": sum(row.stored_size for row in rows), "ages": ages}
         )
-    return sorted(collected, key=lambda one: -one["bytes"])
+    return sorted(collected, key=lambda entry: -entry["bytes"])
 
 
 @pytest.mark.usefixtures("_history")

@@ -48,7 +48,7 @@ def anchored() -> None:
 
 
 def rows_of(run: Run) -> dict[str, int]:
-    """How many rows of any table name a run."""
+    """Return how many rows of any table name a run."""
     collected = {}
     for model in apps.get_models():
         names = {field.name for field in model._meta.concrete_fields}

@@ -45,7 +45,7 @@ def keys_of_payloads() -> dict[str, set[str]]:
 
 
 def forget() -> None:
-    """As a process that begins."""
+    """Forget all keys, as a new process has none."""
     keyring().data_keys.clear()
     keyring().data_keys_in_use.clear()
     keyring()._ciphers.clear()

@@ -80,8 +80,8 @@ def decide(rita: Client, run: Run) -> Any:
         {"verdict": "reject", "reason": marked("refusal")},
     ]
     decisions = [
-        {"write": w["id"], "hash": w["hash"], **one}
-        for w, one in zip(writes, content, strict=True)
+        {"write": w["id"], "hash": w["hash"], **verdict}
+        for w, verdict in zip(writes, content, strict=True)
     ]
     return rita.post(f"runs/{run.id}/signatures/", {"decisions": decisions})
 
@@ -124,8 +124,8 @@ def test_nobody_finds_a_value_of_an_encrypted_run_in_the_database(
     olive: Client, rita: Client, people: cast.People
 ) -> None:
     run = whole_story(olive, rita, people)
-    found = set(re.findall(rf"mark-{BATCH}-([a-z]+)-end".encode(), dump.of_database()))
-    assert {name.decode() for name in found} == READABLE
+    marks = set(re.findall(rf"mark-{BATCH}-([a-z]+)-end".encode(), dump.of_database()))
+    assert {name.decode() for name in marks} == READABLE
     kept = [(table, column, data) for table, column, data in dump.payloads() if data]
     assert {table for table, _, _ in kept} >= {
         "Run",

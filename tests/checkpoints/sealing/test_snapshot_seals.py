@@ -39,7 +39,9 @@ def test_a_row_costs_one_hmac_and_one_with_a_snapshot_two(
     row = checkpoint_at(a_run(), seq)
     rows = []
     mac = Keyring.mac
-    monkeypatch.setattr(Keyring, "mac", lambda *given: rows.append(1) or mac(*given))
+    monkeypatch.setattr(
+        Keyring, "mac", lambda *arguments: rows.append(1) or mac(*arguments)
+    )
     for act in (sealed_rows.seal, sealed_rows.verify_row):
         rows.clear()
         act(row, PLAIN)

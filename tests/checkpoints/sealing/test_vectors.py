@@ -36,17 +36,17 @@ NAMES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(("given", "bytes_"), FORMS)
-def test_a_value_has_the_bytes_that_the_docs_show(given: str, bytes_: str) -> None:
-    assert canonical.dumps(ast.literal_eval(given)) == bytes_.encode()
+@pytest.mark.parametrize(("literal", "bytes_"), FORMS)
+def test_a_value_has_the_bytes_that_the_docs_show(literal: str, bytes_: str) -> None:
+    assert canonical.dumps(ast.literal_eval(literal)) == bytes_.encode()
 
 
-@pytest.mark.parametrize(("kind", "given", "bytes_"), TYPED)
+@pytest.mark.parametrize(("kind", "expression", "bytes_"), TYPED)
 def test_a_typed_value_has_the_bytes_that_the_docs_show(
-    kind: str, given: str, bytes_: str
+    kind: str, expression: str, bytes_: str
 ) -> None:
     model = create_model("Typed", value=(eval(kind, dict(NAMES)), ...))
-    dumped = values.round_trip(model(value=eval(given, dict(NAMES))), sets=True)
+    dumped = values.round_trip(model(value=eval(expression, dict(NAMES))), sets=True)
     assert canonical.encode(dumped["value"]) == bytes_.encode()
 
 

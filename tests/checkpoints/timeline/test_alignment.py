@@ -118,14 +118,14 @@ def lived(
     return decided(run, people.reviewer, verdict, **options) if verdict else run
 
 
-def reasons(found: Alignment) -> dict[str, Any]:
+def reasons(alignment: Alignment) -> dict[str, Any]:
     return {
         f"{difference.partition}.{difference.path}": difference.reason
-        for difference in found.differences
+        for difference in alignment.differences
     }
 
 
-def nodes(found: Alignment) -> list[tuple[str, str]]:
+def nodes(alignment: Alignment) -> list[tuple[str, str]]:
     def name(row: Any) -> str:
         return (
             "-"
@@ -133,7 +133,7 @@ def nodes(found: Alignment) -> list[tuple[str, str]]:
             else ",".join(entry["node"] for entry in row.nodes) or str(row.source)
         )
 
-    return [(name(a), name(b)) for a, b in found.rows]
+    return [(name(a), name(b)) for a, b in alignment.rows]
 
 
 def test_two_runs_that_did_the_same_are_the_same_to_their_ends(people: People) -> None:
@@ -458,7 +458,7 @@ def _moved_on(run: Run, people: People, chance: Random) -> Run:
 TURNED = {"added": "removed", "removed": "added", "a": "b", "b": "a"}
 
 
-def _told(found: Alignment, *, turned: bool = False) -> dict[str, Any]:
+def _content(alignment: Alignment, *, turned: bool = False) -> dict[str, Any]:
     """All that a comparison tells; `turned`: as that of the same runs the other way
     round would.
     """
@@ -470,11 +470,11 @@ def _told(found: Alignment, *, turned: bool = False) -> dict[str, Any]:
         return tuple(reversed(item)) if turned else tuple(item)
 
     return {
-        "runs": pair([run.id for run in found.runs]),
-        "split": found.split and pair(found.split),
-        "rows": {pair([row and row.id for row in rows]) for rows in found.rows},
-        "at": pair(found.at),
-        "more": (found.other_graph, found.cut_rows, found.cut),
+        "runs": pair([run.id for run in alignment.runs]),
+        "split": alignment.split and pair(alignment.split),
+        "rows": {pair([row and row.id for row in rows]) for rows in alignment.rows},
+        "at": pair(alignment.at),
+        "more": (alignment.other_graph, alignment.cut_rows, alignment.cut),
         "differences": {
             (difference.partition, difference.path): (
                 word(difference.kind),
@@ -484,7 +484,7 @@ def _told(found: Alignment, *, turned: bool = False) -> dict[str, Any]:
                 {*difference.reason.nodes},
                 word(difference.reason.run),
             )
-            for difference in found.differences
+            for difference in alignment.differences
         },
     }
 
@@ -497,7 +497,7 @@ def test_the_comparison_the_other_way_round_is_its_mirror(
     for a, b in combinations(made, 2):
         alignment = timeline.align(a.id, b.id)
         other = timeline.align(b.id, a.id)
-        assert _told(alignment, turned=True) == _told(other), (
+        assert _content(alignment, turned=True) == _content(other), (
             made.index(a),
             made.index(b),
         )

@@ -35,10 +35,10 @@ def left_from(above: Run, seq: int, *, travel: str = "fork") -> Run:
     return run
 
 
-def told(found: Lineage) -> list[Any]:
+def walked(lineage: Lineage) -> list[Any]:
     return [
         (depth, control.run.key, control.how, control.seq)
-        for depth, control in found.walk()
+        for depth, control in lineage.walk()
     ]
 
 
@@ -57,7 +57,7 @@ def test_the_tree_is_the_same_from_wherever_it_is_asked_for() -> None:
     ]
     for run in (first, fork, replay, inner, child):
         tree = timeline.lineage(run.id)
-        assert told(tree) == wanted
+        assert walked(tree) == wanted
         assert not tree.cut
         assert tree.path[-1] == run.id
     assert timeline.lineage(inner.id).path == (first.id, fork.id, inner.id)
@@ -71,7 +71,7 @@ def test_the_tree_is_the_same_from_wherever_it_is_asked_for() -> None:
 def test_a_run_that_stands_alone_is_a_tree_of_one() -> None:
     run = origin()
     tree = timeline.lineage(str(run.id))
-    assert told(tree) == [(0, run.key, "", None)]
+    assert walked(tree) == [(0, run.key, "", None)]
     assert tree.path == (run.id,)
     assert tree.cut is False
 
@@ -79,7 +79,7 @@ def test_a_run_that_stands_alone_is_a_tree_of_one() -> None:
 def test_a_rewind_is_no_relative() -> None:
     run = origin()
     forks.began(run, 2, Checkpoint.objects.get(run=run, seq=1))
-    assert len(told(timeline.lineage(run.id))) == 1
+    assert len(walked(timeline.lineage(run.id))) == 1
 
 
 def test_what_one_may_not_see_is_left_out_with_what_hangs_on_it() -> None:
@@ -88,11 +88,11 @@ def test_what_one_may_not_see_is_left_out_with_what_hangs_on_it() -> None:
     seen = left_from(first, 2)
     inner = left_from(hidden, 0)
     mine = Run.objects.exclude(id=hidden.id)
-    assert told(timeline.lineage(first.id, among=mine)) == [
+    assert walked(timeline.lineage(first.id, among=mine)) == [
         (0, first.key, "", None),
         (1, seen.key, "fork", 2),
     ]
-    assert told(timeline.lineage(inner.id, among=mine)) == [(0, inner.key, "", None)]
+    assert walked(timeline.lineage(inner.id, among=mine)) == [(0, inner.key, "", None)]
     for nothing in (hidden.id, missing(), "x"):
         with pytest.raises(UnknownThing):
             timeline.lineage(nothing, among=mine)
@@ -114,7 +114,7 @@ def test_many_runs_cost_no_further_query_and_a_large_tree_is_cut_but_for_the_way
     monkeypatch.setattr("checkpoints.timeline.family.MOST", 10)
     tree = timeline.lineage(last.id)
     assert tree.cut
-    assert len(told(tree)) <= 10
+    assert len(walked(tree)) <= 10
     assert last.id in {control.run.id for _, control in tree.walk()}
 
 

@@ -74,7 +74,7 @@ def graph_of(**settings: Any) -> Graph:
     return graph
 
 
-def told(run: Run) -> list[list[tuple[Any, ...]]]:
+def outputs_of(run: Run) -> list[list[tuple[Any, ...]]]:
     rows = [timeline.get_checkpoint(row.id) for row in naive_history.rows_of(run)]
     return [
         [
@@ -91,7 +91,9 @@ def put(value: Any) -> dict[str, Any]:
 
 def test_each_task_is_told_from_where_it_is_kept() -> None:
     graph_of(snapshot=1000)
-    start, alone, both, fan, ask = told(runs.advance(runs.start("outputs", {}).id))
+    start, alone, both, fan, ask = outputs_of(
+        runs.advance(runs.start("outputs", {}).id)
+    )
     assert start == []
     changed = {
         "letter": put("Dear"),
@@ -121,7 +123,7 @@ def test_a_change_of_the_whole_state_shows_the_values_of_the_channels_that_were_
     None
 ):
     graph_of(snapshot="bytes")
-    [_, alone, *_] = told(runs.advance(runs.start("outputs", {}).id))
+    [_, alone, *_] = outputs_of(runs.advance(runs.start("outputs", {}).id))
     assert alone[0][3] == {
         "changes": {"letter": put("Dear"), "notes": put(["alone"]), "risk": put(2)}
     }
@@ -133,7 +135,7 @@ def test_an_open_superstep_lists_what_finished() -> None:
     run = runs.advance(runs.start("outputs", {}).id)
     BROKEN.clear()
     assert run.status == "failed"
-    last = told(run)[-1]
+    last = outputs_of(run)[-1]
     assert [(one[0], one[1], one[2]) for one in last] == [("pay", 0, "kept")]
     assert last[0][3]["writes"][0]["value"] == 10
 
@@ -141,7 +143,7 @@ def test_an_open_superstep_lists_what_finished() -> None:
 def test_where_supersteps_left_no_row_the_last_one_is_told() -> None:
     graph_of(checkpoints="none")
     run = runs.advance(runs.start("outputs", {}).id)
-    *_, ask = told(run)
+    *_, ask = outputs_of(run)
     assert [(one[0], one[2]) for one in ask] == [("ask", "held")]
 
 

@@ -74,7 +74,7 @@ def test_ways_part_at_the_last_checkpoint_that_both_count(
     own_a: list[OwnStretch],
     own_b: list[OwnStretch],
 ) -> None:
-    one = [Stretch(*way) for way in a]
-    other = [Stretch(*way) for way in b]
-    assert parted(one, other) == (common, own_a, own_b)
-    assert parted(other, one) == (common, own_b, own_a)
+    way_a = [Stretch(*way) for way in a]
+    way_b = [Stretch(*way) for way in b]
+    assert parted(way_a, way_b) == (common, own_a, own_b)
+    assert parted(way_b, way_a) == (common, own_b, own_a)

@@ -264,13 +264,13 @@ def test_where_supersteps_left_no_row_each_change_names_the_node_that_made_it() 
     join_in_a_row(flow, "large", "first", "second", "third")
     run = advanced(flow)
     [last, _, _] = timeline.list_checkpoints(run.id)
-    found = {
+    nodes = {
         change.path: change.set_by
         for change in timeline.changes(last)
         if change.partition == "scratch"
     }
-    assert found == {"letter": "first", "total": "second", "notes[300]": "third"}
-    assert {path: timeline.blame(last.id, path).node for path in found} == found
+    assert nodes == {"letter": "first", "total": "second", "notes[300]": "third"}
+    assert {path: timeline.blame(last.id, path).node for path in nodes} == nodes
 
 
 @pytest.mark.django_db(transaction=True)

@@ -36,7 +36,7 @@ def newer() -> Run:
 
 
 def _began() -> None:
-    """This process has only begun: it writes its versions down."""
+    """Note the versions of this process, as one does that has just begun."""
     discovery.forget_noted()
     discovery.note_versions()
 

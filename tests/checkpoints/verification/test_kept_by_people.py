@@ -97,8 +97,8 @@ def test_a_hold_that_is_gone_is_named(run: Run, hold: LegalHold) -> None:
 def test_a_pin_that_is_gone_is_named(run: Run, pin: Pin) -> None:
     forging.remove(pin)
     assert any(
-        "is gone, though the audit log says that it was made" in one
-        for one in _named(run)
+        "is gone, though the audit log says that it was made" in reason
+        for reason in _named(run)
     )
 
 
@@ -109,8 +109,8 @@ def test_a_sealed_hold_that_was_put_back_as_it_was_before_its_end_is_named(
     retention.release_hold(hold.id, by=people.steward)
     forging.tamper(hold, **before)
     assert any(
-        "lasts, though the audit log says that it was ended" in one
-        for one in _named(run)
+        "lasts, though the audit log says that it was ended" in reason
+        for reason in _named(run)
     )
 
 

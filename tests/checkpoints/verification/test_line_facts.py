@@ -45,12 +45,12 @@ def _whole(type_: str) -> dict[str, Any]:
 
 
 def _kind(type_: str, name: str) -> Any:
-    found = {
+    kinds = {
         **line_facts._DEPARTED,
         **line_facts.POSSIBLE.get(type_, {}),
         **line_facts.NEEDED.get(type_, {}),
     }
-    return found[name]
+    return kinds[name]
 
 
 def _reasons(type_: str, payload: Any, task: str = "node:1:0") -> list[str]:
@@ -76,7 +76,7 @@ def test_a_fact_that_is_not_there_is_named_or_may_be_absent(type_: str) -> None:
         payload = _whole(type_)
         del payload[name]
         named = any(
-            f"lacks the fact {name!r}" in one for one in _reasons(type_, payload)
+            f"lacks the fact {name!r}" in reason for reason in _reasons(type_, payload)
         )
         assert named == (
             name in line_facts.NEEDED.get(type_, {}) or _goes_with_another(type_, name)

@@ -60,7 +60,7 @@ def compared(
 
 
 @pytest.mark.parametrize(
-    "given",
+    "options",
     [
         {},
         {"snapshot": 2},
@@ -71,11 +71,11 @@ def compared(
     ids=str,
 )
 def test_each_state_is_rebuilt_from_the_log_without_a_snapshot(
-    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch, configure: Any
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, configure: Any
 ) -> None:
-    if given.get("encrypted"):
+    if options.get("encrypted"):
         configure(ENCRYPTION_KEYS={"k1": bytes(range(32))})
-    assert compared(a_run(**given), monkeypatch) >= 2
+    assert compared(a_run(**options), monkeypatch) >= 2
 
 
 def test_forks_and_lines_of_a_run_are_rebuilt_each_from_its_own_log(
@@ -142,9 +142,9 @@ def test_checkpoints_in_another_order_than_the_log_says_are_named() -> None:
     lines = RunEvent.objects.filter(run=run, type="checkpoint_saved").order_by("seq")
     first = lines[2]
     second = lines[3]
-    one = timeline.payload_of(first)
-    two = timeline.payload_of(second)
-    _rewritten(run, {first.seq: two, second.seq: one})
+    first_payload = timeline.payload_of(first)
+    second_payload = timeline.payload_of(second)
+    _rewritten(run, {first.seq: second_payload, second.seq: first_payload})
     reasons = [fault.reason for fault in verify_run(run.id)]
     assert any("in another order than its log says" in reason for reason in reasons), (
         reasons

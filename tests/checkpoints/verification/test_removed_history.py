@@ -226,7 +226,7 @@ def test_a_head_that_was_anchored_in_the_audit_log_may_be_among_removed_lines(
 def test_the_hash_of_the_last_removed_line_is_known() -> None:
     gone = RemovedStretches([RemovedStretch(3, 5, "b", "a")])
     assert [
-        gone.ends_with(*one) for one in ((4, "x"), (5, "a"), (5, "x"), (6, "a"))
+        gone.ends_with(*line) for line in ((4, "x"), (5, "a"), (5, "x"), (6, "a"))
     ] == [True, True, False, False]
     assert [seq for seq in range(9) if seq in gone] == [3, 4, 5]
     assert gone.count == 3
@@ -300,9 +300,9 @@ def test_any_other_gap_is_named(forge: Callable[[Run], None], run: Run) -> None:
 
 
 def test_rows_of_a_stretch_that_are_back_leave_another_gap(run: Run) -> None:
-    found = [checkpoint_at(run, 3), RunEvent.objects.get(run=run, seq=5)]
+    rows = [checkpoint_at(run, 3), RunEvent.objects.get(run=run, seq=5)]
     remove_history(run, checkpoints=(1, 3), events=(2, 5))
-    for row in found:
+    for row in rows:
         row.save(force_insert=True)
     assert {
         f"checkpoints_checkpoint {run.id} from 1 to 2 are gone",

@@ -167,12 +167,12 @@ def test_the_command_names_the_bad_run_the_checkpoint_and_the_reason_and_ends_wi
     assert raised.value.returncode == 1
     details = json.loads(capsys.readouterr().out)
     assert details["checked"] == 2
-    [one] = details["bad"]
-    assert one["run"] == str(bad.id)
-    assert one["checkpoint"] == str(third.id)
-    assert one["faults"] == 1
+    [bad_run] = details["bad"]
+    assert bad_run["run"] == str(bad.id)
+    assert bad_run["checkpoint"] == str(third.id)
+    assert bad_run["faults"] == 1
     assert (
-        one["reason"]
+        bad_run["reason"]
         == f"checkpoints_checkpoint {bad.id} {third.id} is not as it was sealed"
     )
     call_command("verify_runs", good.key)

@@ -32,8 +32,8 @@ def test_a_fact_that_reads_no_proposal_stays_as_it_was() -> None:
         facts=[Fact("Amount", "payout.amount"), Fact("Other", "other")],
     )
     old = [{"label": "Amount", "value": 1}, {"label": "Other", "value": 4}]
-    found = _texts(gate, old)["facts"]
-    assert [one["value"] for one in found] == [900, 4]
+    facts = _texts(gate, old)["facts"]
+    assert [fact["value"] for fact in facts] == [900, 4]
 
 
 def test_where_no_text_reads_the_proposal_nothing_changes() -> None:

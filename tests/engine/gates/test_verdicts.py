@@ -39,7 +39,7 @@ Signed = tuple[int | None, str, int]
 def _standing(
     policy: Policy, *signed: Signed, revision: int = 1, author: int | None = None
 ) -> Standing:
-    """Where a write stands after these (person, verdict, revision), in order."""
+    """Return where a write stands after these (person, verdict, revision), in order."""
     votes = [
         Given(ONE, of, verdict, by, seq)
         for seq, (by, verdict, of) in enumerate(signed, start=1)

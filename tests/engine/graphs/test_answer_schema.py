@@ -29,7 +29,7 @@ class Owed(BaseModel):
 
 
 def answered(schema: Any, answer: Any) -> Any:
-    """What is kept of an answer to a question for an amount with this schema."""
+    """Return what is kept of an answer to a question for an amount with this schema."""
     graph = Graph("owed", input=Nothing, state=Owed)
     gate = Gate(reviewers=["user:ann"])
     graph.node("ask", effect="human", gate=gate)(

@@ -210,10 +210,10 @@ def test_an_edit_may_say_in_json_what_a_strict_type_wants_in_python() -> None:
         model_config = ConfigDict(strict=True)
         day: date | None = None
 
-    found, _ = channels_of(Strict)
+    channels, _ = channels_of(Strict)
     assert (
-        found["day"].stage("2026-01-31")
-        == found["day"].stage(date(2026, 1, 31))
+        channels["day"].stage("2026-01-31")
+        == channels["day"].stage(date(2026, 1, 31))
         == "2026-01-31"
     )
 
@@ -311,8 +311,8 @@ def test_union_tells_true_one_and_one_point_zero_apart() -> None:
     class Mixed(BaseModel):
         items: Annotated[list[Any], Union] = []
 
-    found, _ = channels_of(Mixed)
-    assert found["items"].reduce([1], [True, 1.0, 1])[0] == [1, True, 1.0]
+    channels, _ = channels_of(Mixed)
+    assert channels["items"].reduce([1], [True, 1.0, 1])[0] == [1, True, 1.0]
 
 
 def test_a_reducer_of_ones_own_that_fails_is_named() -> None:
@@ -325,8 +325,8 @@ def test_a_reducer_of_ones_own_that_fails_is_named() -> None:
 def test_a_held_write_is_bound_where_its_result_replaces() -> None:
     bound = {
         name
-        for name, one in CHANNELS.items()
-        if name in ("replace", "last", "own", "text", "bad") and one.bound
+        for name, channel in CHANNELS.items()
+        if name in ("replace", "last", "own", "text", "bad") and channel.bound
     }
     assert bound == {"replace", "last", "own", "text", "bad"}
     names = (
@@ -363,10 +363,10 @@ def test_a_fresh_state_stands_in_its_partitions() -> None:
 def test_a_state_is_a_fresh_object_each_time() -> None:
     state = fresh(CHANNELS, State)
     make = viewer(CHANNELS, State, state, reads=None)
-    one = make()
-    two = make()
-    one.append.append("x")  # type: ignore[attr-defined]
-    assert two.append == ["default"]  # type: ignore[attr-defined]
+    first = make()
+    second = make()
+    first.append.append("x")  # type: ignore[attr-defined]
+    assert second.append == ["default"]  # type: ignore[attr-defined]
     assert state["scratch"]["append"] == ["default"]
 
 

@@ -42,7 +42,7 @@ async def later(state: Any, ctx: Any) -> None:
     """An async node."""
 
 
-def one(**node: Any) -> Graph:
+def graph_of_node(**node: Any) -> Graph:
     """A graph of one node with these options."""
     return graph_of(chain("a"), {"a": node})
 
@@ -54,11 +54,13 @@ class WithoutSchema(BaseModel):
 def called(**options: Any) -> Graph:
     """A graph of one node that people let run, with these options changed."""
     call = {"effect": "external", "approve": "call", "gate": ASK}
-    return one(**{**call, "args": Refund, "prepare": logs, **options})
+    return graph_of_node(**{**call, "args": Refund, "prepare": logs, **options})
 
 
 def gated(**gate: Any) -> Graph:
-    return one(effect="human", gate=Gate(**{"reviewers": ["user:ann"], **gate}))
+    return graph_of_node(
+        effect="human", gate=Gate(**{"reviewers": ["user:ann"], **gate})
+    )
 
 
 def with_edges(*edges: Any, **nodes: Any) -> Graph:
@@ -68,12 +70,12 @@ def with_edges(*edges: Any, **nodes: Any) -> Graph:
 def sub_graph() -> Graph:
     graph = with_edges((START, "a"), ("a", END), ("sub", END), ("a", "sub"))
     graph.nodes = [node for node in graph.nodes if node.name != "sub"]
-    graph.node("sub", graph=one())
+    graph.node("sub", graph=graph_of_node())
     return graph
 
 
 def waiting() -> Graph:
-    graph = one()
+    graph = graph_of_node()
     graph.wait("paid", event="payment.received")
     return graph
 
@@ -89,13 +91,13 @@ def silent(*edges: Any, **nodes: Any) -> Graph:
 
 
 def twice() -> Graph:
-    graph = one()
+    graph = graph_of_node()
     graph.node("a")(logs)
     return graph
 
 
 def bad_branch(labels: Any) -> Graph:
-    graph = one()
+    graph = graph_of_node()
     graph.branch("a", lambda state: "x", labels)
     return graph
 
@@ -146,41 +148,50 @@ def bad_branch(labels: Any) -> Graph:
         ),
         (lambda: with_edges((START, "a"), ("a", END, "maybe")), "'maybe' is none of"),
         (twice, "node a is declared 2 times"),
-        (lambda: one(goto="nowhere"), "there is no node nowhere"),
-        (lambda: one(sends=["nowhere"]), "there is no node nowhere"),
-        (lambda: one(sends=[END]), "there is no node END"),
-        (lambda: one(effect="magic"), "effect='magic'"),
-        (lambda: one(join="some"), "join='some'"),
-        (lambda: one(checkpoint="always"), "checkpoint='always'"),
-        (lambda: one(memory="none"), "memory='none'"),
-        (lambda: one(fn=lambda state: None), "function of (state, ctx)"),
-        (lambda: one(timeout=0), "timeout"),
-        (lambda: one(timeout=True), "timeout"),
-        (lambda: one(timeout=float("inf")), "timeout"),
-        (lambda: one(max_visits=0), "max_visits"),
-        (lambda: one(reads=["nowhere"]), "reads nowhere, which is no channel"),
+        (lambda: graph_of_node(goto="nowhere"), "there is no node nowhere"),
+        (lambda: graph_of_node(sends=["nowhere"]), "there is no node nowhere"),
+        (lambda: graph_of_node(sends=[END]), "there is no node END"),
+        (lambda: graph_of_node(effect="magic"), "effect='magic'"),
+        (lambda: graph_of_node(join="some"), "join='some'"),
+        (lambda: graph_of_node(checkpoint="always"), "checkpoint='always'"),
+        (lambda: graph_of_node(memory="none"), "memory='none'"),
+        (lambda: graph_of_node(fn=lambda state: None), "function of (state, ctx)"),
+        (lambda: graph_of_node(timeout=0), "timeout"),
+        (lambda: graph_of_node(timeout=True), "timeout"),
+        (lambda: graph_of_node(timeout=float("inf")), "timeout"),
+        (lambda: graph_of_node(max_visits=0), "max_visits"),
         (
-            lambda: one(effect="external", retry=Retry()),
+            lambda: graph_of_node(reads=["nowhere"]),
+            "reads nowhere, which is no channel",
+        ),
+        (
+            lambda: graph_of_node(effect="external", retry=Retry()),
             "Retry could repeat its effect",
         ),
-        (lambda: one(effect="write", retry=Retry()), "Retry could repeat its effect"),
-        (lambda: one(retry=Retry(attempts=0)), "attempts"),
-        (lambda: one(retry=Retry(attempts=True)), "attempts"),
-        (lambda: one(retry=Retry(jitter=2)), "jitter"),
-        (lambda: one(retry=Retry(jitter=True)), "jitter"),
-        (lambda: one(retry=Retry(backoff=float("nan"))), "backoff"),
-        (lambda: one(retry=Retry(factor="2")), "factor"),  # type: ignore[arg-type]
         (
-            lambda: one(effect="external", atomic=True),
+            lambda: graph_of_node(effect="write", retry=Retry()),
+            "Retry could repeat its effect",
+        ),
+        (lambda: graph_of_node(retry=Retry(attempts=0)), "attempts"),
+        (lambda: graph_of_node(retry=Retry(attempts=True)), "attempts"),
+        (lambda: graph_of_node(retry=Retry(jitter=2)), "jitter"),
+        (lambda: graph_of_node(retry=Retry(jitter=True)), "jitter"),
+        (lambda: graph_of_node(retry=Retry(backoff=float("nan"))), "backoff"),
+        (lambda: graph_of_node(retry=Retry(factor="2")), "factor"),  # type: ignore[arg-type]
+        (
+            lambda: graph_of_node(effect="external", atomic=True),
             "atomic=True is for effect='write'",
         ),
-        (lambda: one(effect="write", atomic=True, fn=later), "cannot be async"),
-        (lambda: one(idempotent=True), "for write and external nodes"),
-        (lambda: one(effect="human"), "needs a gate"),
-        (lambda: one(approve="writes"), "needs a gate"),
-        (lambda: one(gate=ASK), "needs effect='human'"),
         (
-            lambda: one(effect="external", approve="writes", gate=ASK),
+            lambda: graph_of_node(effect="write", atomic=True, fn=later),
+            "cannot be async",
+        ),
+        (lambda: graph_of_node(idempotent=True), "for write and external nodes"),
+        (lambda: graph_of_node(effect="human"), "needs a gate"),
+        (lambda: graph_of_node(approve="writes"), "needs a gate"),
+        (lambda: graph_of_node(gate=ASK), "needs effect='human'"),
+        (
+            lambda: graph_of_node(effect="external", approve="writes", gate=ASK),
             "acts before people see it",
         ),
         (lambda: called(gate=None), "needs a gate"),
@@ -270,8 +281,8 @@ def bad_branch(labels: Any) -> Graph:
             "must name two keys",
         ),
         (lambda: gated(writes={"note": Show(change="ab")}), "must name two keys"),
-        (lambda: one(args=Nothing), "args= goes with approve='call'"),
-        (lambda: one(prepare=print), "prepare= goes with approve='call'"),
+        (lambda: graph_of_node(args=Nothing), "args= goes with approve='call'"),
+        (lambda: graph_of_node(prepare=print), "prepare= goes with approve='call'"),
         (sub_graph, "no sub-graphs"),
         (waiting, "no waiting for events"),
         (
@@ -361,7 +372,7 @@ def test_rejected_may_be_left_out(ways: Any) -> None:
     ],
 )
 def test_a_retry_is_taken_where_it_cannot_repeat_an_effect(node: Any) -> None:
-    assert compile(one(**node)).nodes["a"].effect == node["effect"]
+    assert compile(graph_of_node(**node)).nodes["a"].effect == node["effect"]
 
 
 def test_the_decorator_without_brackets_is_refused_at_once() -> None:
@@ -505,9 +516,9 @@ def test_the_reviewers_of_the_graph_serve_gates_that_name_none() -> None:
 
 
 def test_an_atomic_node_has_five_seconds_where_it_names_no_timeout() -> None:
-    assert compile(one(effect="write", atomic=True)).nodes["a"].timeout == 5
-    assert compile(one(timeout=timedelta(minutes=1))).nodes["a"].timeout == 60
-    assert compile(one()).nodes["a"].timeout is None
+    assert compile(graph_of_node(effect="write", atomic=True)).nodes["a"].timeout == 5
+    assert compile(graph_of_node(timeout=timedelta(minutes=1))).nodes["a"].timeout == 60
+    assert compile(graph_of_node()).nodes["a"].timeout is None
 
 
 def test_edges_have_readable_names_and_each_label_and_outcome_is_an_edge_of_its_own() -> (
@@ -534,7 +545,7 @@ def test_edges_have_readable_names_and_each_label_and_outcome_is_an_edge_of_its_
 
 
 def test_two_branches_of_one_node_may_give_one_label_and_one_target() -> None:
-    graph = one()
+    graph = graph_of_node()
     for ways in ({"no": END, "yes": "a"}, {"no": END, "no#2": END}, {"no": END}):
         graph.branch("a", lambda state: "no", ways)
     compiled = compile(graph)
@@ -582,9 +593,9 @@ class Typed(Log):
     [
         lambda: graph_of(chain("a", "b")),
         lambda: graph_of([*chain("a"), ("a", "a")]),
-        lambda: one(effect="read"),
-        lambda: one(join="any"),
-        lambda: one(reads=["log"]),
+        lambda: graph_of_node(effect="read"),
+        lambda: graph_of_node(join="any"),
+        lambda: graph_of_node(reads=["log"]),
         lambda: gated(),
         lambda: graph_of(chain("a"), state=Other),
         lambda: graph_of(chain("a"), state=Typed),
@@ -593,7 +604,7 @@ class Typed(Log):
     ],
 )
 def test_what_a_run_depends_on_is_in_the_fingerprint(other: Any) -> None:
-    assert compile(one()).fingerprint != compile(other()).fingerprint
+    assert compile(graph_of_node()).fingerprint != compile(other()).fingerprint
 
 
 def test_a_gate_is_in_the_fingerprint_with_all_its_policy() -> None:
@@ -611,7 +622,10 @@ def test_docstrings_and_code_are_not_in_the_fingerprint() -> None:
     def other(state: Any, ctx: Any) -> None:
         """Something else."""
 
-    assert compile(one(fn=other)).fingerprint == compile(one()).fingerprint
+    assert (
+        compile(graph_of_node(fn=other)).fingerprint
+        == compile(graph_of_node()).fingerprint
+    )
 
 
 # Catalogue

@@ -48,7 +48,7 @@ def test_outcomes_of_a_gate_lead_where_their_edges_say() -> None:
         "ask"
     ]
     assert {
-        when: [edge.target for edge in found] for when, found in ways.when.items()
+        when: [edge.target for edge in chosen] for when, chosen in ways.when.items()
     } == {
         "approved": ["b"],
         "rejected": ["c"],

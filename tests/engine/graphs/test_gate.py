@@ -343,7 +343,9 @@ def two_gates(channel: str, gate: Gate = ASK) -> Any:
 
 
 def counting(graph: Any) -> list[tuple[str, Any]]:
-    """Who was asked, and what the channel held then, while everything is approved."""
+    """Return who was asked, and what the channel held then, while everything is
+    approved.
+    """
     calls = []
 
     def decide(request: Any) -> Any:
@@ -604,8 +606,8 @@ def test_a_label_is_a_template_over_the_value() -> None:
     )
     proposal = [WriteValue("payout", {"amount": "1900", "payee": "Marta"}, None)]
     proposal.append(WriteValue("count", 3, None))
-    found = present(gate, node="n", input={}, state={}, writes=proposal)
-    assert [write["label"] for write in found["writes"]] == [
+    request = present(gate, node="n", input={}, state={}, writes=proposal)
+    assert [write["label"] for write in request["writes"]] == [
         "Pay 1,900.00 to Marta",
         "Count to 3",
     ]
@@ -613,7 +615,7 @@ def test_a_label_is_a_template_over_the_value() -> None:
         "payout",
         "count",
     ]
-    shown = found["writes"][0]
+    shown = request["writes"][0]
     edited = present_edit(
         gate,
         "payout",

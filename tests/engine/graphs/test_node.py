@@ -6,8 +6,8 @@ from orchestrator.engine.graphs.node import Node
 
 
 def paying(state: Any, ctx: Any) -> None:
-    """Pays what was approved. The key is the same however often this
-    runs, so the endpoint pays once.
+    """Pay what was approved. The key is the same however often this runs, so the
+    endpoint pays once.
 
     Raises what the endpoint answers.
     """

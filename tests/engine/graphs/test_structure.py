@@ -88,7 +88,7 @@ def documented(state: Any, ctx: Any) -> None:
 
 
 def prepare(state: Any, ctx: Any) -> None:
-    """What is called."""
+    """Prepare the call."""
 
 
 CALLED = {

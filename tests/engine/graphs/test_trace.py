@@ -67,25 +67,25 @@ def test_a_search_looks_at_keys_texts_and_numbers_and_not_at_truth() -> None:
 def test_the_most_words_come_first_then_the_strongest_then_the_newest_then_by_key() -> (
     None
 ):
-    def one(key: str, words: str, strength: float = 1.0, hours: int = 0) -> Trace:
+    def trace_of(key: str, words: str, strength: float = 1.0, hours: int = 0) -> Trace:
         return Trace("facts", key, words, strength, 1, at=NOON + timedelta(hours=hours))
 
-    found = [
-        one("d", "blue"),
-        one("c", "blue", hours=1),
-        one("b", "blue", strength=2.0),
-        one("a", "blue sky"),
-        one("e", "blue"),
-        one("none", "green"),
+    traces = [
+        trace_of("d", "blue"),
+        trace_of("c", "blue", hours=1),
+        trace_of("b", "blue", strength=2.0),
+        trace_of("a", "blue sky"),
+        trace_of("e", "blue"),
+        trace_of("none", "green"),
     ]
-    assert [hit.key for hit in trace.ranked(found, ["blue", "sky"], 5)] == [
+    assert [hit.key for hit in trace.ranked(traces, ["blue", "sky"], 5)] == [
         "a",
         "b",
         "c",
         "d",
         "e",
     ]
-    assert [hit.key for hit in trace.ranked(found, ["blue", "sky"], 2)] == ["a", "b"]
+    assert [hit.key for hit in trace.ranked(traces, ["blue", "sky"], 2)] == ["a", "b"]
 
 
 def test_channels_of_memory_are_there_without_being_listed() -> None:

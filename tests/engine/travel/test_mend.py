@@ -78,7 +78,7 @@ NOTHING = object()
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "mend"),
+    ("name", "proposed", "mend"),
     [
         ("text", 9, "9"),
         ("text", 4.5, "4.5"),
@@ -129,14 +129,14 @@ NOTHING = object()
     ],
 )
 def test_a_refused_value_is_mended_where_what_was_said_fits_in_another_form(
-    name: str, given: Any, mend: Any
+    name: str, proposed: Any, mend: Any
 ) -> None:
     channel = GRAPH.channels[name]
     with pytest.raises(InvalidValue):
-        channel.stage(given)
-    found = mend_of(channel, given)
-    assert found == ([] if mend is NOTHING else [mend])
-    assert [type(one) for one in found] == ([] if mend is NOTHING else [type(mend)])
+        channel.stage(proposed)
+    mends = mend_of(channel, proposed)
+    assert mends == ([] if mend is NOTHING else [mend])
+    assert [type(value) for value in mends] == ([] if mend is NOTHING else [type(mend)])
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_a_refusal_does_not_repeat_a_long_value() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "mend"),
+    ("amount", "mend"),
     [
         (Decimal("4512.50"), "4512.50"),
         (UUID(int=7), "00000000-0000-0000-0000-000000000007"),
@@ -219,10 +219,10 @@ def test_a_refusal_does_not_repeat_a_long_value() -> None:
     ],
 )
 def test_a_python_value_that_json_writes_as_text_is_mended_by_that_text(
-    given: Any, mend: Any
+    amount: Any, mend: Any
 ) -> None:
     with pytest.raises(InvalidValue) as refused:
-        json_of({"scratch": {"payout": [{"amount": given}]}})
+        json_of({"scratch": {"payout": [{"amount": amount}]}})
     assert refused.value.facts["path"] == "scratch.payout[0].amount"
     assert refused.value.facts["rule"]
     assert refused.value.facts.get("mend", NOTHING) == mend

@@ -159,9 +159,9 @@ def test_what_pydantic_might_turn_into_something_else_goes_through_it(
 
 
 def test_what_is_staged_shares_nothing_with_what_the_node_gave() -> None:
-    given = {"a": [1.0]}
-    staged = CHANNELS["table"].stage(given)
-    given["a"].append(2.0)
+    table = {"a": [1.0]}
+    staged = CHANNELS["table"].stage(table)
+    table["a"].append(2.0)
     assert staged == {"a": [1.0]}
 
 

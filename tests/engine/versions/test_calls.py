@@ -20,7 +20,7 @@ class Retyped(BaseModel):
 
 
 def at(status: str) -> Pending:
-    """Where a run stands whose call waits, or was approved."""
+    """Return where a run stands whose call waits, or was approved."""
     frontier = Frontier(waiting={"pay:1": (Part(status),)})
     return pending_parts(frontier.to_json(), {})
 

@@ -45,14 +45,14 @@ class State(BaseModel):
 def declared(
     *nodes: str,
     state: type[BaseModel] = State,
-    given: type[BaseModel] = Nothing,
+    input_type: type[BaseModel] = Nothing,
     gate: dict[str, Any] | None = None,
     options: dict[str, dict[str, Any]] | None = None,
     extra: tuple[tuple[str, str], ...] = (),
     version: str = "1",
 ) -> Any:
     """The structure of a row of nodes; of "pay" people are asked."""
-    flow = Graph("g", input=given, state=state, version=version)
+    flow = Graph("g", input=input_type, state=state, version=version)
     names = nodes or ("fetch", "pay", "send")
     for name in names:
         more: dict[str, Any] = (options or {}).get(name, {})
@@ -182,10 +182,10 @@ def test_an_input_that_runs_lack_breaks_and_one_with_a_default_does_not() -> Non
     assert (
         BREAKING,
         "input `claim`: is new, and runs that have begun lack it",
-    ) in said(declared(given=Given))
-    assert said(declared(given=Optional)) == [(WARNING, "input `claim`: is new")]
+    ) in said(declared(input_type=Given))
+    assert said(declared(input_type=Optional)) == [(WARNING, "input `claim`: is new")]
     assert (BREAKING, "input `claim`: was removed") in said(
-        declared(), old=declared(given=Given)
+        declared(), old=declared(input_type=Given)
     )
 
 
@@ -331,8 +331,8 @@ def test_a_gate_that_gets_easier_breaks_until_its_request_is_open(
 ) -> None:
     new = declared(gate=gate)
     assert any(
-        w == BREAKING and f"gate of node `pay`: {words}" in one
-        for w, one in said(new, AT_FETCH)
+        w == BREAKING and f"gate of node `pay`: {words}" in sentence
+        for w, sentence in said(new, AT_FETCH)
     )
     assert [weight for weight, _ in said(new, ASKED)] == [HARMLESS]
     assert [weight for weight, _ in said(new, BEHIND)] == [HARMLESS]

@@ -16,7 +16,7 @@ from orchestrator.engine.versions.migration import Migration, misread_channels
 
 @pytest.fixture(autouse=True)
 def only_these() -> Iterator[None]:
-    """What a test registers is gone afterwards."""
+    """Forget afterwards what a test registers."""
     known = registry.all()
     registry.clear()
     yield

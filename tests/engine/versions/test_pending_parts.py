@@ -15,8 +15,8 @@ def result(**parts: Any) -> dict[str, Any]:
     return {"output": {"writes": [], "goto": None, "sends": [], **parts}, "error": None}
 
 
-def kept(found: Pending) -> Pending | None:
-    return Pending.from_text(found.to_text())
+def kept(pending: Pending) -> Pending | None:
+    return Pending.from_text(pending.to_text())
 
 
 def test_what_is_pending_is_read_from_frontier_and_open_superstep() -> None:

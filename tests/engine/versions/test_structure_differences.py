@@ -104,11 +104,11 @@ NOT_ITS_OWN = {"goto", "sends"}
 def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Each place of a structure with what it may be changed to."""
     if isinstance(value, dict):
-        for key, one in value.items():
-            yield from leaves(one, (*path, key))
+        for key, inner in value.items():
+            yield from leaves(inner, (*path, key))
     elif isinstance(value, list):
-        for n, one in enumerate(value):
-            yield from leaves(one, (*path, n)) if isinstance(one, dict) else ()
+        for n, inner in enumerate(value):
+            yield from leaves(inner, (*path, n)) if isinstance(inner, dict) else ()
         more = [] if value and isinstance(value[0], dict) else [[*value, "other"]]
         yield from (
             (path, other)

@@ -86,11 +86,11 @@ def test_align_says_where_two_runs_split_and_why_they_differ(
     answer = olive.get("runs/CLM-1/align/", **{"with": "CLM-2"}).json()
     here = {"run": str(paused.id), "seq": 1}
     assert answer["split"] == {"a": here, "b": here}
-    [one] = answer["differences"]
-    assert one["path"] == "notes[0]"
-    assert one["a"] == "claim CLM-1"
-    assert one["b"] == "patched"
-    assert one["reason"]["text"] == "patched in B"
+    [difference] = answer["differences"]
+    assert difference["path"] == "notes[0]"
+    assert difference["a"] == "claim CLM-1"
+    assert difference["b"] == "patched"
+    assert difference["reason"]["text"] == "patched in B"
     assert [
         (row["a"] and row["a"]["seq"], row["b"] and row["b"]["seq"])
         for row in answer["rows"]

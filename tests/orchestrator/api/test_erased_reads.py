@@ -69,12 +69,12 @@ def faults_in(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
         yield from ([value["fault"]] if value.get("fault") else [])
         value = list(value.values())
-    for one in value if isinstance(value, list) else ():
-        yield from faults_in(one)
+    for inner in value if isinstance(value, list) else ():
+        yield from faults_in(inner)
 
 
 def of_all_roles(people: cast.People) -> User:
-    """Somebody who may read everything about a run that rita signed."""
+    """A person who may read everything about a run that rita signed."""
     people.reviewer.groups.add(
         *people.auditor.groups.all(), *people.steward.groups.all()
     )

@@ -42,10 +42,10 @@ def test_the_same_key_with_another_body_is_refused(olive: Client) -> None:
 def test_a_key_belongs_to_one_person_and_one_address(
     olive: Client, people: People
 ) -> None:
-    one = olive.post("runs/", BODY, **KEY).json()["id"]
-    two = Client(people.steward).post("runs/", BODY, **KEY).json()["id"]
-    assert one != two
-    assert olive.post(f"runs/{one}/resume/", BODY, **KEY).status_code == 400
+    first = olive.post("runs/", BODY, **KEY).json()["id"]
+    second = Client(people.steward).post("runs/", BODY, **KEY).json()["id"]
+    assert first != second
+    assert olive.post(f"runs/{first}/resume/", BODY, **KEY).status_code == 400
 
 
 def test_a_refusal_that_may_pass_is_not_kept_and_a_conflict_is(olive: Client) -> None:
@@ -108,13 +108,13 @@ def test_one_of_two_concurrent_calls_acts_and_both_get_its_answer(
         thread.start()
     for thread in threads:
         thread.join(timeout=30)
-    assert [a.status_code for a in answers] == [201, 201], _told(answers)
+    assert [a.status_code for a in answers] == [201, 201], _bodies(answers)
     assert len({a.json()["id"] for a in answers}) == 1
     assert Run.objects.count() == 1
     connection.close()
 
 
-def _told(answers: list[Any]) -> list[Any]:
+def _bodies(answers: list[Any]) -> list[Any]:
     return [answer.json() for answer in answers]
 
 

@@ -132,13 +132,13 @@ def test_what_is_answered_is_what_the_schema_says(
         "CLM-1:step-1", patch={"scratch": {"notes": ["patched"]}}, key="CLM-2"
     )
     runs.advance(other.id)
-    one = PendingWrite.objects.filter(run=paused).first()
-    assert one is not None
+    write = PendingWrite.objects.filter(run=paused).first()
+    assert write is not None
     rita.post(
         f"requests/{request.id}/decisions/",
         {
             "decisions": [
-                {"write": str(one.write), "hash": one.hash, "verdict": "approve"}
+                {"write": str(write.write), "hash": write.hash, "verdict": "approve"}
             ]
         },
     )

@@ -25,7 +25,7 @@ def test_a_field_that_is_not_known_is_refused_by_its_name(body: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "given", "at"),
+    ("body", "content", "at"),
     [
         (StartBody, {"input": {}}, "graph"),
         (StartBody, {"graph": "", "input": {}}, "graph"),
@@ -38,10 +38,10 @@ def test_a_field_that_is_not_known_is_refused_by_its_name(body: Any) -> None:
     ],
 )
 def test_a_value_that_does_not_fit_is_refused_at_its_field(
-    body: Any, given: dict[str, Any], at: str
+    body: Any, content: dict[str, Any], at: str
 ) -> None:
     with pytest.raises(ValidationError) as refused:
-        read_body(body, given)
+        read_body(body, content)
     assert at in refused.value.detail
 
 

@@ -24,8 +24,8 @@ def _at(run: Run, seq: int) -> Checkpoint:
 def _faults(answer: Any) -> list[tuple[str, str]]:
     """The marked rows of a list, and what each is said to be."""
     assert answer.status_code == 200
-    found = [result["fault"] for result in answer.json()["results"]]
-    return [(one["code"], one["row"]) for one in found if one]
+    faults = [result["fault"] for result in answer.json()["results"]]
+    return [(fault["code"], fault["row"]) for fault in faults if fault]
 
 
 @pytest.fixture

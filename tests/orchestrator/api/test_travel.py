@@ -354,7 +354,7 @@ def test_what_a_plan_and_a_fork_answer_is_what_the_schema_says(
         content = schema["paths"][f"/api/v1/checkpoints/{{checkpoint}}/{verb}/"]["post"]
         said = content["responses"][status]["content"]["application/json"]["schema"]
         body = olive.post(at(origin, "step-1") + f"{verb}/").json()
-        found = Draft202012Validator(
+        errors = Draft202012Validator(
             {**said, "components": schema["components"]}
         ).iter_errors(body)
-        assert [f"{list(e.absolute_path)}: {e.message[:200]}" for e in found] == []
+        assert [f"{list(e.absolute_path)}: {e.message[:200]}" for e in errors] == []

@@ -54,7 +54,7 @@ def test_a_patch_is_an_object_or_null(body: type[Body]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "given", "name"),
+    ("body", "content", "name"),
     [
         (HowBody, {"how": "sideways"}, "how"),
         (HowBody, {"allow_effects": [["pay"]]}, "allow_effects"),
@@ -73,7 +73,7 @@ def test_a_patch_is_an_object_or_null(body: type[Body]) -> None:
     ],
 )
 def test_what_a_body_does_not_take_is_named(
-    body: type[Body], given: dict[str, Any], name: str
+    body: type[Body], content: dict[str, Any], name: str
 ) -> None:
     with pytest.raises(ValidationError, match=name):
-        read_body(body, given)
+        read_body(body, content)

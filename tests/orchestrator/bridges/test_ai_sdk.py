@@ -43,7 +43,7 @@ def asked() -> str:
 
 
 def outcome() -> str | None:
-    """What was reported of it."""
+    """Return what was reported of it."""
     [item] = asking.approval_of(Run.objects.get()).items
     return item.outcome and item.outcome.result
 

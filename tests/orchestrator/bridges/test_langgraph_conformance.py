@@ -43,16 +43,16 @@ async def test_the_suite_of_langgraph_passes() -> None:
     report = await validate(_saver, progress=ProgressCallbacks.verbose())
     report.print_report()
     tests = [
-        (found.tests_passed, found.tests_failed) for found in report.results.values()
+        (result.tests_passed, result.tests_failed) for result in report.results.values()
     ]
     passed = sum(passed for passed, _ in tests)
     count = passed + sum(failed for _, failed in tests)
     print(f"{passed} of {count} tests of LangGraph's suite passed")
     assert report.conformance_level() == "FULL"
-    detected = {name for name, found in report.results.items() if found.detected}
+    detected = {name for name, result in report.results.items() if result.detected}
     assert detected == CAPABILITIES
     assert (passed, count) == (TESTS, TESTS)
-    failures = {name: found.failures for name, found in report.results.items()}
-    assert {name: found for name, found in failures.items() if found} == {}
+    failures = {name: result.failures for name, result in report.results.items()}
+    assert {name: result for name, result in failures.items() if result} == {}
     faults = await sync_to_async(_faults)()
     assert faults == []

@@ -70,7 +70,7 @@ def sign(people: People, asked_of_payers: None) -> Sign:
 
 @pytest.fixture
 def beside() -> Iterator[Callable[[Callable[[], None]], None]]:
-    """Does something in a thread beside the test."""
+    """Do something in a thread beside the test."""
     threads = []
 
     def begin(act: Callable[[], None]) -> None:

@@ -33,7 +33,7 @@ def request_json(
     rita: Client,  # noqa: F811
     paused: Run,  # noqa: F811
 ) -> dict[str, Any]:
-    """What the API shows of the request that waits for Rita."""
+    """Return what the API shows of the request that waits for Rita."""
     (line,) = rita.get("requests/", waiting="me").json()["results"]
     shown: dict[str, Any] = rita.get(f"requests/{line['id']}/").json()
     return shown

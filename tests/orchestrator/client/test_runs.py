@@ -27,7 +27,7 @@ def site(streaming_site: str) -> str:
 
 @pytest.fixture(autouse=True)
 def graph_is_registered(asked_of_payers: None, people: People) -> None:
-    """Of the app whose graphs the process that serves has too."""
+    """Register the graph of the app whose graphs the serving process has too."""
     registry.replace(graphs.gated)
     people.reviewer.groups.add(Group.objects.get_or_create(name="claims")[0])
 

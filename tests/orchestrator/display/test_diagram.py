@@ -19,8 +19,8 @@ def drawing(*pairs: str) -> Drawing:
     return draw(tuple(Box(name) for name in names), links, (next(iter(names)),))
 
 
-def places(found: Drawing) -> dict[str, Placed]:
-    return {box.name: place for box, place in found.boxes}
+def places(diagram: Drawing) -> dict[str, Placed]:
+    return {box.name: place for box, place in diagram.boxes}
 
 
 WIDE = [f"start>n{n}" for n in range(12)] + [f"n{n}>end" for n in range(12)]
@@ -41,14 +41,14 @@ CLAIM = [
 def test_no_box_stands_on_another_and_all_are_on_the_page(pairs: list[str]) -> None:
     diagram = drawing(*pairs)
     boxes = list(places(diagram).values())
-    for one, other in combinations(boxes, 2):
+    for left, right in combinations(boxes, 2):
         apart = (
-            one.right <= other.x
-            or other.right <= one.x
-            or one.bottom <= other.y
-            or other.bottom <= one.y
+            left.right <= right.x
+            or right.right <= left.x
+            or left.bottom <= right.y
+            or right.bottom <= left.y
         )
-        assert apart, (one, other)
+        assert apart, (left, right)
     assert all(box.x >= 0 and box.y >= 0 for box in boxes)
     assert all(
         box.right <= diagram.width and box.bottom <= diagram.height for box in boxes

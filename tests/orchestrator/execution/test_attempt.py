@@ -215,12 +215,12 @@ def test_a_thousand_tasks_of_one_fan_out_do_not_ask_for_a_thousand_threads_at_on
     lock = threading.Lock()
     now = [0]
 
-    @flow.node(sends=["one"])
+    @flow.node(sends=["leaf"])
     def split(state: Any, ctx: Any) -> list[Send]:
-        return [Send("one", n) for n in range(1000)]
+        return [Send("leaf", n) for n in range(1000)]
 
     @flow.node()
-    def one(state: Any, ctx: Any) -> dict[str, Any]:
+    def leaf(state: Any, ctx: Any) -> dict[str, Any]:
         with lock:
             now[0] += 1
             most[0] = max(most[0], now[0])
@@ -231,7 +231,7 @@ def test_a_thousand_tasks_of_one_fan_out_do_not_ask_for_a_thousand_threads_at_on
 
     flow.edge(START, "split")
     flow.edge("split", END)
-    flow.edge("one", END)
+    flow.edge("leaf", END)
     run = advanced(flow)
     assert run.status == Status.COMPLETED
     assert state(run)["notes"] == [str(n) for n in range(1000)]

@@ -902,7 +902,7 @@ def test_no_migration_leads_past_a_call_whose_request_expired(made: list[Any]) -
 
 
 def runs_of(run: Run) -> Any:
-    """How often a node ran, by its name."""
+    """Return how often a node ran, by its name."""
     assert run.head is not None
     noted = timeline.state_at(run.head)["diagnostics"]["nodes"]
     return {node: times["runs"] for node, times in noted.items()}

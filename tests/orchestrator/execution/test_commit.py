@@ -110,7 +110,7 @@ class _Around:
 
 
 def lock(graph: str, *, release: threading.Event, most: float = 0.5) -> None:
-    """From now on nobody can commit to the run of this graph, until `release` is set or
+    """Keep others from committing to the run of this graph, until `release` is set or
     so many seconds have passed.
     """
     has_it = threading.Event()
@@ -167,8 +167,8 @@ def test_any_other_begins_after_it(
 
 
 def _waited(name: str, second: dict[str, Any] | None = None, **settings: Any) -> bool:
-    """Whether the second node began after the checkpoint before it was there, whose
-    commit was held up for a while.
+    """Return whether the second node began after the checkpoint before it was there,
+    whose commit was held up for a while.
     """
     release = threading.Event()
     seen = []

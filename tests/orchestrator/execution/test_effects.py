@@ -31,7 +31,7 @@ AGO = "2000-01-01T00:00Z"
 
 @pytest.fixture
 def calls() -> list[int]:
-    """What the effects of a test did."""
+    """Return what the effects of a test did."""
     return []
 
 

@@ -47,7 +47,7 @@ def tell(*_: Any) -> Any:
 
 
 def _graph(**how: Any) -> Any:
-    """one node, whose router, gate or body may leave."""
+    """Return a graph of one node whose router, gate or body may exit."""
     flow = graph("leaving")
     flow.node("only", **how.get("node", {}))(
         how.get("body", lambda state, ctx: {"letter": "x"})

@@ -373,7 +373,7 @@ def test_who_resumes_a_run_before_it_has_failed_forgives_no_deadline(
 
 
 def _hurried_by(count: int) -> Graph:
-    """So many gates side by side whose deadlines let the run fail."""
+    """Return a graph of this many parallel gates whose deadlines fail the run."""
     flow = graph(f"hurried-by-{count}")
     gate = Gate(reviewers=["group:claims"], deadline=HOUR, on_deadline="fail")
     for number in range(count):

@@ -39,20 +39,20 @@ def test_what_a_node_does_to_ctx_error_is_not_seen_by_the_other_node_behind_the_
     seen = list[str]()
 
     @flow.node()
-    def one(state: Any, ctx: Any) -> None:
+    def alters(state: Any, ctx: Any) -> None:
         with suppress(AttributeError):
-            ctx.error.message = "changed by one"
+            ctx.error.message = "changed"
         first.set()
 
     @flow.node()
-    def two(state: Any, ctx: Any) -> None:
+    def looks(state: Any, ctx: Any) -> None:
         first.wait(5)
         seen.append(ctx.error.message)
 
-    flow.edge("breaks", "one", when="error")
-    flow.edge("breaks", "two", when="error")
-    flow.edge("one", END)
-    flow.edge("two", END)
+    flow.edge("breaks", "alters", when="error")
+    flow.edge("breaks", "looks", when="error")
+    flow.edge("alters", END)
+    flow.edge("looks", END)
     assert advanced(flow).status == Status.COMPLETED
     assert seen == ["as it was"]
 
@@ -64,23 +64,23 @@ def test_what_a_node_does_to_ctx_error_does_not_reach_the_frontier_that_is_commi
     seen = list[str]()
 
     @flow.node()
-    def one(state: Any, ctx: Any) -> None:
+    def alters(state: Any, ctx: Any) -> None:
         with suppress(AttributeError):
-            ctx.error.message = "changed by one"
+            ctx.error.message = "changed"
 
     @flow.node()
     def middle(state: Any, ctx: Any) -> None:
         pass
 
     @flow.node()
-    def two(state: Any, ctx: Any) -> None:
+    def looks(state: Any, ctx: Any) -> None:
         seen.append(ctx.error.message)
 
-    flow.edge("breaks", "one", when="error")
-    flow.edge("breaks", "two", when="error")
-    flow.edge("one", "middle")
-    flow.edge("middle", "two")
-    flow.edge("two", END)
+    flow.edge("breaks", "alters", when="error")
+    flow.edge("breaks", "looks", when="error")
+    flow.edge("alters", "middle")
+    flow.edge("middle", "looks")
+    flow.edge("looks", END)
     run = advanced(flow)
     assert run.status == Status.COMPLETED
     assert seen == ["as it was"]
@@ -103,7 +103,7 @@ def test_two_tasks_of_a_superstep_do_not_see_what_the_other_does_to_the_state() 
         return {"rows": kept, "names": ["x"], "plain": {"a": {"b": ["c"]}}}
 
     @flow.node()
-    def one(state: Any, ctx: Any) -> None:
+    def alters(state: Any, ctx: Any) -> None:
         kept["a"].append(99)
         state.rows["a"].append(3)
         state.names.append("mine")
@@ -111,12 +111,12 @@ def test_two_tasks_of_a_superstep_do_not_see_what_the_other_does_to_the_state() 
         first.set()
 
     @flow.node()
-    def two(state: Any, ctx: Any) -> None:
+    def looks(state: Any, ctx: Any) -> None:
         first.wait(5)
         seen.append((state.rows, state.names, state.plain))
 
     flow.edge(START, "fill")
-    for name in ("one", "two"):
+    for name in ("alters", "looks"):
         flow.edge("fill", name)
         flow.edge(name, END)
     registered(flow)

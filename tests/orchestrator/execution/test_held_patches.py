@@ -94,8 +94,8 @@ def migrating(migration: Any, *state: Any, **options: Any) -> Graph:
 
 
 def settled(run: Run) -> list[str]:
-    found = ApprovalRequest.objects.filter(run=run.id, status="settled")
-    return [*found.values_list("node", flat=True)]
+    requests = ApprovalRequest.objects.filter(run=run.id, status="settled")
+    return [*requests.values_list("node", flat=True)]
 
 
 @pytest.mark.parametrize(("migration", "state"), [(in_cents, Notes), (in_text, Cents)])

@@ -54,7 +54,7 @@ def here() -> bool:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine nothing is quick."""
+    """Raise the limit of what counts as quick: on a busy machine nothing is."""
     monkeypatch.setattr(inline, "QUICK_MS", 1000)
 
 

@@ -101,10 +101,10 @@ def test_an_attempt_that_was_given_up_before_it_began_does_not_begin() -> None:
     for give_up in (True, False):
         start = Start(Task("work", 1))
         node = compiled.nodes["work"]
-        one = Attempt(context, start, node, 1, 1, 60.0, results)
+        attempt = Attempt(context, start, node, 1, 1, 60.0, results)
         if give_up:
-            one.leave()
-        one.work()
+            attempt.leave()
+        attempt.work()
         assert called == ([] if give_up else ["work"])
-    assert results.get_nowait() is one
+    assert results.get_nowait() is attempt
     assert results.empty()

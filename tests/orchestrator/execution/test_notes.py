@@ -160,13 +160,15 @@ def test_runs_are_found_by_their_metadata_and_by_nothing_else() -> None:
 
 def test_a_filter_reads_the_index_of_metadata_alone() -> None:
     run = started_with(counting())
-    found = notes.with_metadata(type(run).objects.order_by("id"), {"customer": "ACME"})
+    matches = notes.with_metadata(
+        type(run).objects.order_by("id"), {"customer": "ACME"}
+    )
     if connection.vendor == "sqlite":
-        assert "run_metadata_found (name=? AND text=? AND seq=?)" in found.explain()
+        assert "run_metadata_found (name=? AND text=? AND seq=?)" in matches.explain()
     else:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("SET LOCAL enable_seqscan = off")
-            assert "run_metadata_found" in found.explain()
+            assert "run_metadata_found" in matches.explain()
 
 
 def test_in_an_encrypted_run_only_indexed_metadata_is_readable_and_found(
@@ -352,7 +354,9 @@ def bundled(run: Any) -> list[dict[str, Any]]:
 
 
 def verdict(bodies: list[dict[str, Any]]) -> str:
-    """Why the contents of these lines do not fit each other; empty where they do."""
+    """Return why the contents of these lines do not fit each other; empty where they
+    do.
+    """
     contents = Contents()
     try:
         for number, body in enumerate(bodies, 1):

@@ -36,7 +36,9 @@ def always(state: Any, proposal: Any) -> bool:
 
 
 def by_policy(run: Run) -> list[tuple[str, str, str]]:
-    """What policies answered: the verdict, the name of the function, and the reason."""
+    """Return what policies answered: the verdict, the name of the function, and the
+    reason.
+    """
     rows = Decision.objects.filter(run=run.id, by=None).order_by("event_seq")
     answers: list[tuple[str, str, str]] = []
     for row in rows:

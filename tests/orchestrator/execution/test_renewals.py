@@ -445,7 +445,7 @@ def test_the_pages_say_that_it_is_asked_again_and_why(
 
 
 def _text(client: Client, address: str) -> str:
-    """What a page says."""
+    """Return what a page says."""
     answer = client.get(address, follow=True)
     assert answer.status_code == 200
     text = re.sub(r"<[^>]+>", " ", html.unescape(answer.content.decode()))

@@ -117,8 +117,12 @@ def test_another_input_ends_the_branch_as_diverged_with_the_first_path_and_the_o
     replay = replayed(run)
     assert replay.status == Status.COMPLETED
     assert run_actions.state(replay)["notes"] == ["other"]
-    (found,) = runs.replay_report(replay.id)["diverged"]
-    assert found == {"task": "pay:1:0", "why": "other_input", "path": "scratch.total"}
+    (divergence,) = runs.replay_report(replay.id)["diverged"]
+    assert divergence == {
+        "task": "pay:1:0",
+        "why": "other_input",
+        "path": "scratch.total",
+    }
 
 
 def _retried(name: str, fails: int, **edges: Any) -> Graph:

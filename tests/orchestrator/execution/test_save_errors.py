@@ -117,10 +117,10 @@ def test_a_run_that_may_go_on_does_so_without_claiming_the_point(cellar: Path) -
     with pytest.raises(UnknownThing):
         timeline.get_checkpoint(f"{run.key}:step-2")
     assert notes(run) == ["a", "b", "c"]
-    found = [
+    changes = [
         change for change in timeline.changes(rows[-1]) if change.partition == "scratch"
     ]
-    assert [(change.path, change.after) for change in found] == [
+    assert [(change.path, change.after) for change in changes] == [
         ("notes[1]", "b"),
         ("notes[2]", "c"),
     ]
@@ -315,7 +315,9 @@ class _NoRoom:
 
 @contextmanager
 def _no_room() -> Iterator[_NoRoom]:
-    """Whatever connection is made: a wrapper of one connection would be gone with it."""
+    """Refuse to save on every connection: a wrapper of a single connection would be
+    gone with it.
+    """
     room = _NoRoom()
     connection.execute_wrappers.append(room)
     try:

@@ -182,9 +182,9 @@ def test_what_a_migration_gives_a_first_channel_stays_in_the_run_as_in_its_fork(
     assert run.head_seq == 2
     deployed(owning("2", Owned, migrates))
     fork = runs.fork(Run.objects.get(id=run.id).head)
-    for one in (runs.advance(run.id), runs.advance(fork.id)):
-        assert one.status == Status.COMPLETED, stored_error(one)
-        assert run_actions.state(one)["owner"] == owner
+    for ended in (runs.advance(run.id), runs.advance(fork.id)):
+        assert ended.status == Status.COMPLETED, stored_error(ended)
+        assert run_actions.state(ended)["owner"] == owner
 
 
 def test_a_replay_asks_nobody_for_what_a_migration_makes_of_it(
@@ -228,10 +228,10 @@ def test_a_signed_value_stays_as_it_is_until_its_move_to_another_partition_is_si
     new.migration(from_version="1")(moves)
     deployed(new)
     fork = runs.fork(head)
-    for one in (runs.advance(run.id), runs.advance(fork.id)):
-        assert one.status == Status.PAUSED, stored_error(one)
-        assert one.at_node == "$patch", stored_error(one)
-        assert timeline.head_state(one.id)["artifacts"] == {"letter": "Dear"}
-        _signed(one, people)
-        assert timeline.head_state(one.id)["artifacts"] == {"letter": "Dear!"}
-        assert verify_run(one.id) == []
+    for waiting in (runs.advance(run.id), runs.advance(fork.id)):
+        assert waiting.status == Status.PAUSED, stored_error(waiting)
+        assert waiting.at_node == "$patch", stored_error(waiting)
+        assert timeline.head_state(waiting.id)["artifacts"] == {"letter": "Dear"}
+        _signed(waiting, people)
+        assert timeline.head_state(waiting.id)["artifacts"] == {"letter": "Dear!"}
+        assert verify_run(waiting.id) == []

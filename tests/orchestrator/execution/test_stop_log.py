@@ -30,7 +30,7 @@ def _mended() -> Iterator[None]:
 
 
 def lines(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
-    """What the process logged under this name."""
+    """Return what the process logged under this name."""
     return [
         record.msg
         for record in caplog.records

@@ -91,12 +91,12 @@ def test_an_incompatible_run_goes_on_where_its_graph_is_registered_again() -> No
 
 
 def _gone() -> None:
-    """This process has no graph at all."""
+    """Leave this process without any graph."""
     registry.clear()
 
 
 def _older() -> None:
-    """This process has the graph as it was before, and somebody has seen that."""
+    """Give this process the older graph, and let it be noted."""
     registered(_graph("a"))
 
 
@@ -249,11 +249,11 @@ def _sources(run: Run) -> list[str]:
     return [row.source for row in timeline.list_checkpoints(run.id)][::-1]
 
 
-def _told(run: Run) -> dict[str, Any]:
-    found: dict[str, Any] = read_value(
+def _version_facts(run: Run) -> dict[str, Any]:
+    facts: dict[str, Any] = read_value(
         RunEvent.objects.get(run=run, type="version_changed"), "payload"
     )
-    return found
+    return facts
 
 
 def test_a_run_goes_on_with_a_version_that_only_adds_and_its_log_says_what_was_added(
@@ -278,7 +278,7 @@ def test_a_run_goes_on_with_a_version_that_only_adds_and_its_log_says_what_was_a
         "settlement",
         "superstep",
     ]
-    document = _told(run)
+    document = _version_facts(run)
     assert document["version"] == "2"
     assert document["before"]["version"] == "1"
     assert document["migrations"] == []
@@ -299,9 +299,9 @@ def test_a_migration_brings_the_state_into_its_new_types_and_says_so(
     run = runs.advance(run.id)
     assert run.status == Status.COMPLETED, stored_error(run)
     assert run_actions.state(run)["notes"] == ["sent Dear 3 euros"]
-    assert _told(run)["migrations"] == ["1 to 2"]
-    assert _told(run)["changed"] == ["copy_to", "total"]
-    assert "channel `total`: number became text" in _told(run)["warnings"]
+    assert _version_facts(run)["migrations"] == ["1 to 2"]
+    assert _version_facts(run)["changed"] == ["copy_to", "total"]
+    assert "channel `total`: number became text" in _version_facts(run)["warnings"]
     assert verify_run(run.id) == []
 
 
@@ -316,7 +316,7 @@ def test_steps_follow_each_other_to_the_version_that_is_here(
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
     run = runs.advance(run.id)
     assert run_actions.state(run)["notes"] == ["sent Dear 3! euros"]
-    assert _told(run)["migrations"] == ["1 to 2", "2 to 3"]
+    assert _version_facts(run)["migrations"] == ["1 to 2", "2 to 3"]
 
 
 def _raising(state: Any) -> Any:
@@ -370,8 +370,8 @@ def test_what_a_migration_makes_of_a_guarded_channel_waits_for_signatures(
     run = runs.advance(run.id)
     assert run.status == Status.PAUSED
     assert run.at_node == "$patch"
-    assert _told(run)["changed"] == ["copy_to"]
-    assert _told(run)["held"] == ["total"]
+    assert _version_facts(run)["changed"] == ["copy_to"]
+    assert _version_facts(run)["held"] == ["total"]
     assert run_actions.state(run)["total"] == 0, "nothing counts before it is signed"
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
     run = runs.advance(run.id)

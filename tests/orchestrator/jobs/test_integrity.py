@@ -48,13 +48,13 @@ def test_all_is_looked_at_where_all_runs_are_wanted(people: People) -> None:
     assert _verified(Wanted()).bad == []
     tamper(ApiToken.objects.get(), scopes=["read", "steer"])
     tamper(AuditLine.objects.get(kind="refused"), kind="granted")
-    found = _verified(Wanted())
-    assert [fault["table"] for fault in found.bad] == [
+    verified = _verified(Wanted())
+    assert [fault["table"] for fault in verified.bad] == [
         "checkpoints_auditline",
         "orchestrator_apitoken",
     ]
-    assert found.checked == 1
-    assert found.failed == 2
+    assert verified.checked == 1
+    assert verified.failed == 2
     for some in (
         Wanted(runs=(str(run.id),)),
         Wanted(graph="gated"),

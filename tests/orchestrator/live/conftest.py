@@ -34,11 +34,11 @@ def run(people: People) -> Run:
 
 @pytest.fixture
 def olive(people: People) -> Browser:
-    """Who started the run."""
+    """Return who started the run."""
     return Browser(people.starter)
 
 
 @pytest.fixture
 def ada(people: People) -> Browser:
-    """Who may see every run, as long as she is an auditor."""
+    """Return who may see every run, as long as she is an auditor."""
     return Browser(people.auditor)

@@ -25,15 +25,15 @@ from orchestrator.live.backpressure import PacedResponses
 
 async def parts(scope, receive, send):
     await send({{"type": "http.response.start", "status": 200, "headers": []}})
-    told = Path(__file__).with_name(scope["path"].strip("/"))
+    progress = Path(__file__).with_name(scope["path"].strip("/"))
     try:
         for number in range({PARTS}):
             await send({{"type": "http.response.body", "body": b"x" * {PART}, "more_body": True}})
-            told.write_text(str(number + 1))
+            progress.write_text(str(number + 1))
             if scope["path"] == "/failed" and number == 3:
                 raise ValueError("in the middle")
     finally:
-        told.with_suffix(".ended").touch()
+        progress.with_suffix(".ended").touch()
     await send({{"type": "http.response.body", "body": b"end"}})
 
 application = PacedResponses(parts)
@@ -67,7 +67,7 @@ def sent(file: Path) -> int:
 
 
 def stands(file: Path) -> int:
-    """How many parts were sent once no more come for a while."""
+    """Return how many parts were sent once no more come for a while."""
     before = -1
     while (now := sent(file)) != before or not now:
         before = now

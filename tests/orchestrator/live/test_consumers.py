@@ -96,9 +96,12 @@ async def test_more_lines_than_one_batch_all_arrive(
 
 async def test_two_viewers_get_the_same_lines(run: Run, people: People) -> None:
     path = f"/ws/runs/{run.id}/?after=0"
-    async with socket(path, people.starter) as one, socket(path, people.auditor) as two:
+    async with (
+        socket(path, people.starter) as first,
+        socket(path, people.auditor) as second,
+    ):
         await happen(run, 1, 2)
-        assert await numbers_from(one, 2) == await numbers_from(two, 2) == [1, 2]
+        assert await numbers_from(first, 2) == await numbers_from(second, 2) == [1, 2]
 
 
 async def test_a_message_carries_the_line(run: Run, people: People) -> None:

@@ -96,9 +96,9 @@ async def test_a_run_that_one_may_not_see_is_not_there(
 ) -> None:
     await happen(run, 1)
     nobody = await database_sync_to_async(lambda: Browser(people.nobody).cookie)()
-    for given in ({"cookie": nobody}, {"cookie": ""}):
-        async with opened(path(run), **given) as live:
-            assert live.status == (404 if given["cookie"] else 401)
+    for session in ({"cookie": nobody}, {"cookie": ""}):
+        async with opened(path(run), **session) as live:
+            assert live.status == (404 if session["cookie"] else 401)
     async with opened("runs/none/stream/", cookie=ada.cookie) as live:
         assert live.status == 404
 

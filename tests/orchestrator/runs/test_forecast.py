@@ -94,11 +94,11 @@ def test_what_it_says_of_a_deployment_is_what_becomes_of_the_runs(
     deployment: str, people: cast.People
 ) -> None:
     new, expected, end = DEPLOYMENTS[deployment]
-    found = [advanced(paying("1")), advanced(paying("1"))]
+    waiting = [advanced(paying("1")), advanced(paying("1"))]
     deployed(new())
     assert verdicts() == expected
     rita = run_actions.reviewer(people.reviewer)
-    for run in found:
+    for run in waiting:
         if end == Status.INCOMPATIBLE:
             with pytest.raises(IncompatibleGraph):
                 run_actions.sign(run, rita, ["approve"])
@@ -184,11 +184,11 @@ def test_it_says_of_how_many_runs_values_wait_whose_meaning_a_migration_must_not
         (group.judgement.verdict, group.number, group.waiting)
         for group in forecast_runs()
     ] == [(MIGRATED, 2, 1)]
-    told = (
+    warning = (
         "    1 of them have values that wait to be written: a migration that"
         " changes what such a value means stops"
     )
-    assert told in called()[0]
+    assert warning in called()[0]
     Run.objects.update(pending="")
     assert [group.waiting for group in forecast_runs()] == [2], (
         "nobody wrote down where they stand"
@@ -340,11 +340,11 @@ def test_it_says_how_many_runs_hold_signed_values_that_a_migration_must_not_chan
     behind = signed_letter(people)
     names = ("fetch", "propose", "file", "send")
     deployed(paying("2", Texts, guards=(), nodes=names))
-    found = [
+    forecasts = [
         (group.judgement.verdict, group.number, group.signed)
         for group in forecast_runs()
     ]
-    assert found == [(NEEDS_MIGRATION, 1, 0)], "who signed can be asked again"
+    assert forecasts == [(NEEDS_MIGRATION, 1, 0)], "who signed can be asked again"
     deployed(paying("3", Texts, guards=(), nodes=("fetch", "file", "send")))
     text, code = called()
     assert code == 3
@@ -451,7 +451,7 @@ def test_beside_many_runs_that_ended_it_reads_those_under_way() -> None:
 
 
 def called(*options: str) -> tuple[str, int]:
-    """What the command prints, and its exit code."""
+    """Return what the command prints, and its exit code."""
     out = StringIO()
     try:
         call_command("check_versions", *options, stdout=out)

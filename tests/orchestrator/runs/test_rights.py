@@ -170,8 +170,8 @@ def _takes_person(module: ModuleType) -> set[str]:
         if inspect.isfunction(getattr(module, name))
     }
     return {
-        f"{name}.{one}"
-        for one, function in functions.items()
+        f"{name}.{verb}"
+        for verb, function in functions.items()
         if "by" in inspect.signature(function).parameters
     }
 
@@ -256,14 +256,14 @@ def test_whoever_holds_the_right_acts_with_it_under_his_own_name(
 
 @pytest.fixture
 def outsider(people: cast.People) -> User:
-    """Somebody who may steer runs, but sees none of them."""
+    """A person who may steer runs, but sees none of them."""
     rights = ("start_run", "steer_run", "settle_task")
     people.nobody.user_permissions.set(Permission.objects.filter(codename__in=rights))
     return people.nobody
 
 
 def _refusal(verb: Callable[..., Any], name: object, *, by: User) -> tuple[Any, ...]:
-    """How a verb refuses what is named, with X in the place of that name."""
+    """Return how a verb refuses what is named, with X in the place of that name."""
     with pytest.raises(CountersignError) as refused:
         verb(name, by=by)
     text = f"{refused.value} {refused.value.facts}".replace(str(name), "X")

@@ -109,7 +109,7 @@ def test_who_may_do_it_leaves_no_line_of_a_refusal_and_a_line_names_the_run(
 
 
 def _starter(people: cast.People) -> Any:
-    """May start, and steer nothing."""
+    """Return a person who may start runs, and steer none."""
     people.second_reviewer.user_permissions.add(
         Permission.objects.get(codename="start_run")
     )

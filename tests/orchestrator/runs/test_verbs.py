@@ -42,8 +42,8 @@ def test_only_one_of_many_starts_with_one_key_makes_the_run_inside_callers_trans
             return run
 
     for _ in range(5):
-        found = {thread.outcome().id for thread in [Thread(start) for _ in range(6)]}
-        assert len(found) == 1
+        ids = {thread.outcome().id for thread in [Thread(start) for _ in range(6)]}
+        assert len(ids) == 1
     assert RunEvent.objects.count() == 1
 
 

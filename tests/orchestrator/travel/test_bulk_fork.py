@@ -109,14 +109,15 @@ def test_each_failed_run_of_a_graph_is_forked_from_its_last_good_checkpoint(
     assert line.facts == {"bulk": str(job.id), "forked": 3, "refused": 0}
 
 
-def _departures(made: list[Run]) -> list[Any]:
+def _departures(forks: list[Run]) -> list[Any]:
     from checkpoints import timeline
 
-    found = [timeline.get_checkpoint(run.origin_checkpoint or "") for run in made]
-    assert all(
-        one.committed and one.kept and one.source == "superstep" for one in found
-    )
-    return found
+    points = [timeline.get_checkpoint(run.origin_checkpoint or "") for run in forks]
+    for point in points:
+        assert point.committed
+        assert point.kept
+        assert point.source == "superstep"
+    return points
 
 
 def test_a_job_that_is_killed_and_taken_again_forks_each_run_once(
@@ -217,11 +218,11 @@ def test_a_dry_run_counts_the_plans_of_one_kind_and_writes_nothing(
     failed(3)
     paid_run = paid("paying_claim", people)
     before = (Run.objects.count(), Job.objects.count(), BulkFork.objects.count())
-    found = runs.fork_many(graph="breaking", patch=PATCH, dry_run=True).to_json()
-    (kind,) = found["kinds"]
-    assert found["total"] == 3
-    assert found["examined"] == 3
-    assert found["others"] == 0
+    summary = runs.fork_many(graph="breaking", patch=PATCH, dry_run=True).to_json()
+    (kind,) = summary["kinds"]
+    assert summary["total"] == 3
+    assert summary["examined"] == 3
+    assert summary["others"] == 0
     assert kind["count"] == 3
     assert len(kind["examples"]) == 3
     assert kind["plan"]["patched"] == ["letter"]
@@ -267,9 +268,9 @@ def test_what_nobody_can_fork_is_refused_before_a_job_is_made(
             {"graph": "breaking", "patch": {"scratch": {"letter": "x" * 5_000_000}}},
         ),
     ]
-    for kind, given in refused:
+    for kind, choice in refused:
         with pytest.raises(kind):
-            runs.fork_many(by=people.starter, **given)
+            runs.fork_many(by=people.starter, **choice)
     assert not Job.objects.exists()
 
 

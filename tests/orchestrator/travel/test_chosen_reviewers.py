@@ -64,7 +64,8 @@ def by_nested(state: Transfer) -> list[str]:
 
 
 READERS = {
-    one.__name__: one for one in (by_attribute, by_getattr, by_dump, by_generator)
+    chooser.__name__: chooser
+    for chooser in (by_attribute, by_getattr, by_dump, by_generator)
 }
 
 
@@ -123,7 +124,7 @@ def fork(at: Any, patch: dict[str, Any] | None, by: Any) -> Run:
 
 
 def asked(run: Run) -> list[str]:
-    """Whom the open requests of a run ask."""
+    """Return whom the open requests of a run ask."""
     rows = ApprovalRequest.objects.filter(run=run, status="open")
     return sorted({name for row in rows for name in row.policy["reviewers"]})
 

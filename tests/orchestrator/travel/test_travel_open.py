@@ -34,9 +34,9 @@ def _beside(name: str, **options: Any) -> Graph:
     gate = Gate(reviewers=["group:claims"], writes={"total": Show()})
     flow.node("ask", effect="human", gate=gate)(lambda state, ctx: [Write("total", 10)])
     flow.node("b", **options)(lambda state, ctx: {"notes": [f"b {1 // (not BROKEN)}"]})
-    for one in ("pay", "ask", "b"):
-        flow.edge(START, one)
-        flow.edge(one, END)
+    for node in ("pay", "ask", "b"):
+        flow.edge(START, node)
+        flow.edge(node, END)
     return flow
 
 
@@ -108,9 +108,9 @@ def test_a_signature_beside_a_node_that_waits_for_a_yes_is_applied_when_it_has_i
     flow.node("ask", effect="human", gate=Gate(reviewers=["group:claims"]))(
         lambda state, ctx: [Write("letter", "x")]
     )
-    for one in ("pay", "ask"):
-        flow.edge(START, one)
-        flow.edge(one, END)
+    for node in ("pay", "ask"):
+        flow.edge(START, node)
+        flow.edge(node, END)
     run = advanced(flow)
     assert run.status == Status.UNKNOWN
     BROKEN.clear()

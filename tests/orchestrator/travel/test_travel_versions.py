@@ -256,9 +256,9 @@ def test_what_was_signed_cannot_be_patched_in_a_version_that_has_no_gate_to_ask_
         with pytest.raises(
             InvalidValue,
             match="letter was signed at the gate of node propose, and version 2",
-        ) as found:
+        ) as refusal:
             refused()
-        assert found.value.facts["gate"] == "propose"
+        assert refusal.value.facts["gate"] == "propose"
     assert runs.plan(run.head, patch={"scratch": {"total": 5}}).guarded == {}
     assert runs.advance(runs.fork(run.head).id).status == Status.COMPLETED
 

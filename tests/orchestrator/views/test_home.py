@@ -191,11 +191,11 @@ def test_every_page_says_that_no_worker_is_there_and_since_when(
 def test_what_to_do_about_workers_is_told_to_who_may_see_them(
     people: People, browse: Browse
 ) -> None:
-    for person, told in ((people.starter, True), (people.nobody, False)):
+    for person, sees_workers in ((people.starter, True), (people.nobody, False)):
         html = browse(person).get(reverse("runs")).content.decode()
         strip = html[html.index('id="no-worker"') : html.index("<main")]
-        assert ("manage.py worker" in strip) == told
-        assert (reverse("workers") in strip) == told
+        assert ("manage.py worker" in strip) == sees_workers
+        assert (reverse("workers") in strip) == sees_workers
 
 
 def test_who_is_not_signed_in_is_not_told_of_workers(db: None) -> None:

@@ -55,7 +55,7 @@ def changes_of(
     name: str, first: dict[str, Any], second: dict[str, Any]
 ) -> list[tuple[str, str, str]]:
     """Kind, path and new value of each line that shows how one state became the other."""
-    found = [
+    changes = [
         Change(
             "scratch",
             written(difference.path),
@@ -65,7 +65,7 @@ def changes_of(
         )
         for difference in differences(first, second)
     ]
-    rows = [run_details._change(one) for one in run_details._opened(found)]
+    rows = [run_details._change(change) for change in run_details._opened(changes)]
     return [
         (row["word"], f"{row['stem']}{row['leaf']}", row["after"].text) for row in rows
     ]

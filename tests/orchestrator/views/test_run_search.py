@@ -70,8 +70,8 @@ def test_runs_that_are_named_far_behind_do_not_hide_what_lies_between(
             columns["id"] = UUID(f"abc{number:029}")
         a_run(created_at=now - timedelta(minutes=number), **columns)
     pages = _pages(browse(people.auditor), q="abc")
-    found = {key for page in pages for key in page}
-    assert found == {"key-01", "key-07", "key-09", "key-10"}
+    keys = {key for page in pages for key in page}
+    assert keys == {"key-01", "key-07", "key-09", "key-10"}
 
 
 def test_runs_of_one_moment_are_searched_together(

@@ -50,9 +50,9 @@ def stored(value: Any) -> Any:
 
 @given(JSON, JSON)
 @example({"b": None, "a.b": None}, {"a.b": None, "b": None})
-def test_two_values_never_have_one_line(one: Any, other: Any) -> None:
-    lines = [run_details.compact(stored(value)) for value in (one, other)]
-    assert (lines[0] == lines[1]) == same(one, other)
+def test_two_values_never_have_one_line(left: Any, right: Any) -> None:
+    lines = [run_details.compact(stored(value)) for value in (left, right)]
+    assert (lines[0] == lines[1]) == same(left, right)
 
 
 def test_a_long_value_is_shown_from_where_it_differs() -> None:
@@ -80,15 +80,15 @@ def test_only_the_first_of_very_many_changes_are_shown_and_counted(
     people: People,
 ) -> None:
     run = set_to(people, list(range(100_000)), list(range(1, 100_001)))
-    found = run_details.changed_rows(timeline.list_checkpoints(run.id)[0], {}, {})
-    assert found["shown"] == run_details.MOST_CHANGES
-    assert found["total"] == run_details.MOST_COUNTED
-    assert found["uncounted"] is True
+    listed = run_details.changed_rows(timeline.list_checkpoints(run.id)[0], {}, {})
+    assert listed["shown"] == run_details.MOST_CHANGES
+    assert listed["total"] == run_details.MOST_COUNTED
+    assert listed["uncounted"] is True
 
 
 def test_an_output_that_is_cut_says_so_and_looks_like_no_other() -> None:
-    one, other = (["x" * run_details.CUT, end] for end in ("a", "b"))
-    texts = [run_details._cut(value) for value in (one, other)]
+    left, right = (["x" * run_details.CUT, end] for end in ("a", "b"))
+    texts = [run_details._cut(value) for value in (left, right)]
     assert texts[0] != texts[1]
     assert "more characters, fingerprint" in texts[0]
 

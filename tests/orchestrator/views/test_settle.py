@@ -34,7 +34,7 @@ def lost(claim_graph: None, people: People) -> Run:
 
     @graph.node(effect="external")
     def send(state: Any, ctx: Any) -> Any:
-        """Sends the letter."""
+        """Send the letter."""
 
     graph.edge(START, "send")
     graph.edge("send", END)

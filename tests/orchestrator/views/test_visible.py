@@ -115,12 +115,12 @@ def shown(client: Client, path: str, status: int = 200) -> str:
     answer = client.get(path)
     assert answer.status_code == status
     html = EDITED.sub("", answer.content.decode())
-    found = {f"U+{ord(letter):04X}" for letter in UNSEEN if letter in html}
+    unseen = {f"U+{ord(letter):04X}" for letter in UNSEEN if letter in html}
     places = [
         html[max(0, at.start() - 60) : at.start()]
         for at in re.finditer(f"[{UNSEEN}]", html)
     ]
-    assert found == set(), places[:3]
+    assert unseen == set(), places[:3]
     return html
 
 

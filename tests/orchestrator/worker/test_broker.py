@@ -19,9 +19,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def begin_one(broker):
     """Let this process do what a worker would do first. Gives the claim."""
-    (one,) = broker.state.slots.unbegun()[:1]
-    assert broker.state.slots.take(one.claim)
-    return one.claim
+    (slot,) = broker.state.slots.unbegun()[:1]
+    assert broker.state.slots.take(slot.claim)
+    return slot.claim
 
 
 def test_it_claims_no_more_runs_than_it_has_slots(broker):
@@ -123,13 +123,15 @@ def test_a_lost_database_is_survived(broker, monkeypatch):
     broker.dequeue()
     _break_connections(broker)
     run = slow()
-    while not (found := broker.dequeue()):
+    while not (taken := broker.dequeue()):
         pass
-    assert found[0][0] == f"{run.id}:1"
+    assert taken[0][0] == f"{run.id}:1"
 
 
 def _break_connections(broker):
-    """What a restart of PostgreSQL leaves behind; on SQLite nothing can break that way."""
+    """Break the connections, as a restart of PostgreSQL does; on SQLite nothing can
+    break that way.
+    """
     if connection.vendor == "postgresql":
         broker._listener._link.connection.close()
 
@@ -175,6 +177,6 @@ def test_a_cut_listening_connection_is_a_lost_database_and_not_the_end_of_the_pu
         what="the cut to be noticed",
     )
     run = slow()
-    while not (found := broker.dequeue()):
+    while not (taken := broker.dequeue()):
         pass
-    assert found[0][0] == f"{run.id}:1"
+    assert taken[0][0] == f"{run.id}:1"

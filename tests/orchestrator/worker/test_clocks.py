@@ -68,7 +68,7 @@ def test_the_clocks_of_the_test_are_really_apart():
         for clock in (AHEAD, BEHIND)
     ]
     (ahead, also_ahead), (behind, also_behind) = (
-        map(float, one.stdout.split()) for one in content
+        map(float, process.stdout.split()) for process in content
     )
     assert 7100 < ahead - behind < 7300
     assert 7100 < also_ahead - also_behind < 7300

@@ -136,8 +136,8 @@ def test_the_drain_command_ends_workers_from_outside(tmp_path, capsys):
 
 def test_a_new_run_goes_to_the_idle_cluster_at_once(tmp_path):
     with (
-        cluster(tmp_path, COUNTERSIGN_WORKERS="1") as one,
-        cluster(tmp_path, COUNTERSIGN_WORKERS="1") as other,
+        cluster(tmp_path, COUNTERSIGN_WORKERS="1") as busy,
+        cluster(tmp_path, COUNTERSIGN_WORKERS="1") as idle,
     ):
         begun(slow(30))
         waits = []
@@ -146,7 +146,7 @@ def test_a_new_run_goes_to_the_idle_cluster_at_once(tmp_path):
             ended(slow())
             waits.append(time.monotonic() - started_at)
         assert max(waits) < 2.0, waits
-        assert one.main.poll() is other.main.poll() is None
+        assert busy.main.poll() is idle.main.poll() is None
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from orchestrator.worker.configuration import (
 
 @pytest.fixture(autouse=True)
 def conf_of_django_q(monkeypatch):
-    """What `configure` sets is undone."""
+    """Undo afterwards what `configure` sets."""
     for name, value in list(vars(Conf).items()):
         if name.isupper():
             monkeypatch.setattr(Conf, name, value)
@@ -62,7 +62,7 @@ def test_the_settings_of_this_project_are_taken(settings):
 
 
 def test_a_queue_for_other_tasks_is_not_touched_and_not_used(settings):
-    settings.Q_CLUSTER = given = {
+    settings.Q_CLUSTER = configuration = {
         "name": "theirs",
         "orm": "default",
         "workers": 9,
@@ -74,7 +74,7 @@ def test_a_queue_for_other_tasks_is_not_touched_and_not_used(settings):
     assert Conf.WORKERS == 3
     assert Conf.BROKER_CLASS == BROKER
     assert Conf.PREFIX == "countersign"
-    assert given == {
+    assert configuration == {
         "name": "theirs",
         "orm": "default",
         "workers": 9,

@@ -55,12 +55,12 @@ class Installation:
         return done.stdout
 
     def started(self, graph, **fields):
-        given = [
+        options = [
             word
             for name, value in fields.items()
             for word in ("--set", f"{name}={value}")
         ]
-        return json.loads(self.command("start_run", graph, "--json", *given))["id"]
+        return json.loads(self.command("start_run", graph, "--json", *options))["id"]
 
     def ask(self, statement):
         where = f"user=postgres dbname=countersign host={self.folder / 'pg'}"

@@ -27,14 +27,14 @@ def begun(version: str, number: int) -> list[Run]:
     return [runs.start("rolled_out", {}) for _ in range(number)]
 
 
-def asked(*found: Run) -> list[Run]:
-    """These runs, where workers have brought them to their gate."""
+def asked(*waiting: Run) -> list[Run]:
+    """Wait until workers have brought these runs to their gate, and return them."""
     until(
-        lambda: {status(run) for run in found} == {Status.PAUSED},
+        lambda: {status(run) for run in waiting} == {Status.PAUSED},
         seconds=20,
         what="runs to ask people",
     )
-    return [runs.get(run.id) for run in found]
+    return [runs.get(run.id) for run in waiting]
 
 
 def signed(people: cast.People, *asked_now: Run) -> None:
@@ -44,14 +44,14 @@ def signed(people: cast.People, *asked_now: Run) -> None:
     ended(*asked_now)
 
 
-def told(*found: Run) -> list[tuple[str, str, list[str], int]]:
-    """By run: what was proposed, the version that it ended on, with whose code, and how
-    often its version changed.
+def outcomes(*ended_runs: Run) -> list[tuple[str, str, list[str], int]]:
+    """Return for each run what was proposed, the version that it ended on, with whose
+    code, and how often its version changed.
     """
-    return [_told(runs.get(run.id)) for run in found]
+    return [_outcome(runs.get(run.id)) for run in ended_runs]
 
 
-def _told(run: Run) -> Any:
+def _outcome(run: Run) -> Any:
     state = run_actions.state(run)
     changed = RunEvent.objects.filter(run=run.id, type="version_changed")
     assert verify_run(run.id) == []
@@ -79,12 +79,12 @@ def test_old_and_new_code_each_do_their_own_runs_and_the_new_code_takes_the_rest
         olds = asked(*begun("1", 4))
         news = asked(*begun("2", 2))
         signed(people, *olds[:2], *news)
-        assert told(*olds[:2]) == [("proposed by 1", "1", ["sent by 1"], 0)] * 2
-        assert told(*news) == [("proposed by 2", "2", ["sent by 2"], 0)] * 2
+        assert outcomes(*olds[:2]) == [("proposed by 1", "1", ["sent by 1"], 0)] * 2
+        assert outcomes(*news) == [("proposed by 2", "2", ["sent by 2"], 0)] * 2
         send(old.main.pid, signal.SIGTERM)
         until(lambda: not old.alive(), seconds=20, what="the old worker to end")
         signed(people, *olds[2:])
-        assert told(*olds[2:]) == [("proposed by 1", "2", ["sent by 2"], 1)] * 2
+        assert outcomes(*olds[2:]) == [("proposed by 1", "2", ["sent by 2"], 1)] * 2
     finally:
         for worker in workers:
             worker.kill_all()

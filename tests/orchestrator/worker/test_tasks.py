@@ -24,7 +24,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def facts(broker):
-    """What a worker process does that is told of one run: call it when others are due."""
+    """Return what a worker process does that is told of one run: call it when others
+    are due.
+    """
     first = slow()
     (claim,) = handed_out(broker)
     assert str(first.id) == claim.id
@@ -185,10 +187,10 @@ def test_runs_and_jobs_are_served_in_turns_without_messages_too(counting, facts)
 
 
 def test_to_take_and_begin_the_next_is_what_a_claim_and_a_beginning_are_in_one_statement():
-    one = slow()
+    first = slow()
     other = slow()
     (claim,) = leases.claim(worker=None, limit=1, only=claimable.claimable())
-    assert claim.id == one.id
+    assert claim.id == first.id
     in_two = leases.begin_lease(claim.id, claim.epoch)
     only = claimable.claimable()
     with CaptureQueriesContext(connection) as seen:
@@ -211,7 +213,7 @@ def test_to_take_and_begin_the_next_is_what_a_claim_and_a_beginning_are_in_one_s
         assert getattr(at_once, name) == getattr(in_two, name), name
     rows = [
         Run.objects.values("status", "epoch", "claims_since_progress").get(id=run.id)
-        for run in (one, other)
+        for run in (first, other)
     ]
     assert rows == [{"status": "running", "epoch": 2, "claims_since_progress": 1}] * 2
     assert hold_next() is None, "both are leased"

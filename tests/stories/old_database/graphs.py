@@ -46,8 +46,8 @@ class Account(BaseModel):
 
 
 def _broken() -> bool:
-    """Whether the old database is being made: then the nodes fail that are mended
-    afterwards.
+    """Return whether the old database is being made: then the nodes fail that are
+    mended afterwards.
     """
     return os.environ.get("OLD_DATABASE_BROKEN") == "yes"
 

@@ -29,7 +29,7 @@ PARTS = ("checkpoints", "events", "decisions")
 
 
 def verified() -> Any:
-    """What `verify_runs` says."""
+    """Return what `verify_runs` says."""
     output = io.StringIO()
     call_command("verify_runs", as_json=True, stdout=output)
     return json.loads(output.getvalue())
@@ -85,7 +85,7 @@ def shown(keys: list[str]) -> dict[str, int]:
 
 
 def refused(command: str, *words: str) -> str:
-    """What a command says before the rows are sealed anew."""
+    """Return what a command says before the rows are sealed anew."""
     try:
         call_command(command, *words, stdout=io.StringIO())
     except CommandError as error:
@@ -94,7 +94,7 @@ def refused(command: str, *words: str) -> str:
 
 
 def before_renewal() -> dict[str, Any]:
-    """What commands, a run's slice, page and API say of rows with older seals."""
+    """Return what commands, a run's slice, page and API say of rows with older seals."""
     client = Client()
     client.force_login(User.objects.get(username="olive"))
     run = Run.objects.get(key="queued")
@@ -118,7 +118,7 @@ def before_renewal() -> dict[str, Any]:
 
 
 def sealed_anew() -> list[Any]:
-    """What `seal_anew` counts, at first and when it is run again."""
+    """Return what `seal_anew` counts, at first and when it is run again."""
     counts = []
     for _ in range(2):
         printed = io.StringIO()

@@ -112,7 +112,7 @@ def test_an_export_keeps_to_a_range_of_time(
         line = audit_log.record("cancelled", actor=None, n=n)
         AuditLine.objects.filter(id=line.id).update(at=datetime.fromisoformat(at))
     client = browse(people.auditor)
-    for begin, end, found in (
+    for begin, end, expected in (
         ("2026-03-10", "2026-03-10", [1, 2, 3]),
         ("2026-03-10", "", [1, 2, 3, 4]),
         ("", "2026-03-09", [0]),
@@ -120,10 +120,10 @@ def test_an_export_keeps_to_a_range_of_time(
         ("2026-03-10T13:00:01", "2026-03-11T00:00:01", [3, 4]),
         ("2026-03-12", "2026-03-11", []),
     ):
-        given = {name: text for name, text in (("from", begin), ("to", end)) if text}
-        rows = exported(client, "jsonl", kind="cancelled", **given).splitlines()
+        bounds = {name: text for name, text in (("from", begin), ("to", end)) if text}
+        rows = exported(client, "jsonl", kind="cancelled", **bounds).splitlines()
         said = sorted(json.loads(row)["facts"]["n"] for row in rows)
-        assert said == found, (begin, end)
+        assert said == expected, (begin, end)
 
 
 @pytest.mark.parametrize(

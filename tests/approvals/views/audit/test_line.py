@@ -89,11 +89,11 @@ def test_many_decisions_stand_on_several_pages(
     monkeypatch.setattr(page, "SHOWN", 1)  # type: ignore[attr-defined]
     sign(run, people.reviewer, ["approve"] * (count := len(pending(run))))
     line = AuditLine.objects.get(kind="signed")
-    found = [
+    counts = [
         opened(browse(people.auditor), line, page=str(n)).count('data-test="decision"')
         for n in range(1, count + 2)
     ]
-    assert found == [1] * count + [0]
+    assert counts == [1] * count + [0]
 
 
 def test_a_line_about_no_run_opens_to_its_facts(people: People, browse: Browse) -> None:

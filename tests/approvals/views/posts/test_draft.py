@@ -112,8 +112,8 @@ def test_an_edit_form_that_nobody_touched_is_not_kept(
 ) -> None:
     keep(browse, people.reviewer, run, payout="approve", count="edit")
     kept = {
-        one.verdict: dict(one.fields)
-        for one in drafts_of(people.reviewer, run).values()
+        draft.verdict: dict(draft.fields)
+        for draft in drafts_of(people.reviewer, run).values()
     }
     assert kept["approve"] == {}
     assert kept["edit"] != {}

@@ -55,7 +55,7 @@ def send(*content: tuple[str, list[Any]]) -> int:
 
 
 def seen() -> tuple[int, list[Any]]:
-    """As another connection sees it, so nothing that was not committed."""
+    """Return the rows as another connection sees them: only what was committed."""
     other = connection.copy()
     try:
         with other.cursor() as cursor:

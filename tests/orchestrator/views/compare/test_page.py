@@ -233,11 +233,11 @@ def test_a_third_run_stands_beside_the_first_too(
     html = answer.content.decode()
     assert [side["letter"] for side in page["sides"]] == ["A", "B", "C"]
     assert [pair["letter"] for pair in page["pairs"]] == ["B", "C"]
-    found = [
+    paths = [
         [row["leaf"] for group in pair["groups"] for row in group["rows"]]
         for pair in page["pairs"]
     ]
-    assert found == [["notes[0]"], ["count"]]
+    assert paths == [["notes[0]"], ["count"]]
     assert "patched in C" in html
     assert "Add a third" not in html
     assert "Add a third" in page_of(client, a=run.id, b=fork.id).content.decode()
@@ -334,11 +334,11 @@ def test_the_comparison_can_be_taken_along_as_json(
     client = browse(people.starter)
     for query in ({}, {"at": 2, "with_at": 1}):
         page = page_of(client, a=run.id, b=fork.id, **query).context["page"]["pairs"][0]
-        given = client.get(page["export"])
-        assert given.status_code == 200
-        assert [difference["path"] for difference in given.json()["differences"]] == [
-            "notes[0]"
-        ]
+        download = client.get(page["export"])
+        assert download.status_code == 200
+        assert [
+            difference["path"] for difference in download.json()["differences"]
+        ] == ["notes[0]"]
 
 
 def test_decisions_are_those_that_people_made_in_each_run(

@@ -52,7 +52,7 @@ def changed(name: str, *nodes: str) -> Graph:
 
 
 def deployed(flow: Graph) -> None:
-    """Only this version is here."""
+    """Deploy this version, and no other."""
     for key in [key for key in registry._registered if key[0] == flow.name]:
         del registry._registered[key]
     registry.replace(flow)

@@ -20,19 +20,19 @@ from tests.support.patch_points import point
 
 
 def typed(form: Any) -> dict[str, str]:
-    """What a browser sends of the form where nobody types."""
-    found = {"mode": "form", "base": form.base} | {
+    """Return what a browser sends of the form where nobody types."""
+    fields = {"mode": "form", "base": form.base} | {
         f"d-{name}": "1" for name in form.drawn
     }
     for control in form.drawn.values():
-        for one in control.walk():
-            found |= sent_of(one)
-    return found
+        for inner in control.walk():
+            fields |= sent_of(inner)
+    return fields
 
 
 def sent_of(control: Any) -> dict[str, str]:
-    """What a browser sends of one control: nothing for a box without a tick, and for
-    radio buttons without a choice.
+    """Return what a browser sends of one control: nothing for a box without a tick, and
+    for radio buttons without a choice.
     """
     text = "" if control.value is None else str(control.value)
     if control.switch:
@@ -189,7 +189,7 @@ def test_what_would_fit_is_put_in_its_place_however_it_was_typed(mode: str) -> N
 
 
 def sent(form: Any) -> dict[str, str]:
-    """What a browser sends of the view that is shown."""
+    """Return what a browser sends of the view that is shown."""
     hidden = {"mode": form.mode, "base": form.base}
     if form.mode == "form":
         return typed(form)

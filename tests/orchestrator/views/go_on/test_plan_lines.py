@@ -21,7 +21,7 @@ def tasks(*names: str) -> tuple[Task, ...]:
     return tuple(Task(name, 1, 0) for name in names)
 
 
-def told(
+def summary(
     *, asked: Any = (), visited: Any = (), how: Travel = Travel.FORK, **lists: Any
 ) -> PlanSummary:
     plan = Plan(str(how), uuid4(), **lists)
@@ -40,7 +40,7 @@ def words(plan: PlanSummary) -> dict[str, str]:
 
 
 def test_what_depends_on_a_decision_stands_once_under_who_decides() -> None:
-    plan = told(
+    plan = summary(
         runs=tasks("first", "ask"), may_run=tasks("pay", "refuse"), asks=tasks("ask")
     )
     assert headings(plan) == [
@@ -57,7 +57,7 @@ def test_what_waited_at_the_point_is_asked_first_and_decides_the_rest() -> None:
     (ask,) = tasks("ask")
     held = HeldTask(ask, (), "ask")
     notes = {"asks": {"ask:1:0": "its proposal waits for group:claims, 2 of them"}}
-    plan = told(
+    plan = summary(
         may_run=tasks("pay", "refuse"),
         asks=(ask,),
         asked=[held],
@@ -73,7 +73,7 @@ def test_nothing_runs_before_a_patch_is_signed_and_who_signs_is_named() -> None:
     notes = {
         "asks": {f"{PATCH}:1:0": "the patch waits for group:claims_leads, user:rita"}
     }
-    plan = told(
+    plan = summary(
         may_run=tasks("pay"),
         asks=tasks(PATCH),
         guarded={"total": "ask"},
@@ -88,7 +88,7 @@ def test_nothing_runs_before_a_patch_is_signed_and_who_signs_is_named() -> None:
 
 
 def test_what_only_a_yes_is_missing_for_is_not_called_uncertain() -> None:
-    plan = told(
+    plan = summary(
         may_run=tasks("pay"),
         effects_again=tasks("pay"),
         stops=("pay",),
@@ -104,7 +104,7 @@ def test_what_only_a_yes_is_missing_for_is_not_called_uncertain() -> None:
 
 
 def test_what_is_behind_a_stop_stands_under_the_yes_that_is_missing() -> None:
-    plan = told(
+    plan = summary(
         may_run=tasks("pay", "refuse"), stops=("pay",), effects_again=tasks("pay")
     )
     assert headings(plan) == [
@@ -118,7 +118,7 @@ def test_people_whom_only_a_function_knows_are_the_reviewers() -> None:
     notes = {
         "asks": {f"{PATCH}:1:0": "the patch waits for the people of the gate of ask"}
     }
-    plan = told(
+    plan = summary(
         may_run=tasks("pay"), asks=tasks(PATCH), guarded={"total": "ask"}, notes=notes
     )
     assert plan.groups[0].lines[0].remark == "The reviewers must sign the patch."
@@ -128,7 +128,7 @@ def test_what_a_replay_takes_as_recorded_stands_where_it_comes_to_it_with_the_re
     None
 ):
     notes = {"reused": {"ask:1:0": "its recorded outcome is taken"}}
-    plan = told(
+    plan = summary(
         how=Travel.REPLAY,
         runs=tasks("first"),
         reused=tasks("ask", "pay"),
