@@ -35,9 +35,7 @@ BACKEND = "django.contrib.auth.backends.ModelBackend"
 """Reads the person of a session at each request, and nobody whose account is off."""
 NOT_SIGNED_IN = "Not signed in"
 NOT_CONFIRMED = "Not confirmed"
-SOMEBODY_ELSE = (
-    "You signed in there as somebody else than here, so nothing is confirmed."
-)
+SOMEBODY_ELSE = "You signed in there as somebody else, so nothing is confirmed."
 SKEW_SECONDS = 60
 """Seconds by which the clocks of provider and installation may differ."""
 

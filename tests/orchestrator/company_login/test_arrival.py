@@ -54,6 +54,9 @@ def test_a_fresh_log_in_confirms_one_signature(
     assert f"{AGAIN}?next=/reviews/{first.id}/" in page
     answer = sign(reviewer, first)
     assert answer.status_code == 403
+    assert "first confirm that it is you" in answer.content.decode()
+    # Nobody of the company has one.
+    assert "type your password" not in answer.content.decode()
     assert not Decision.objects.exists()
 
     back = sign_in("rita", reviewer, begin=f"{AGAIN}?next=/reviews/{first.id}/")

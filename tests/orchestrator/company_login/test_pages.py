@@ -198,8 +198,10 @@ def test_the_way_back_of_another_browser_signs_nobody_in(
     begun = Client().get("/login/company/")
     back = urlsplit(directory.answer_as("s-7", begun["Location"]))
     victim = Client()
-    answer = victim.get(f"{back.path}?{back.query}")
+    with capture_logs() as logged:
+        answer = victim.get(f"{back.path}?{back.query}")
     assert answer.status_code == 400
+    assert "no request of this session" in logged[0]["reason"]
     assert person_of(victim) is None
     assert not User.objects.exists()
 
