@@ -93,12 +93,12 @@ that begin and end transactions of SQLite.
 MOST = {
     "sqlite": {
         "superstep": (53, 202, 412),
-        "signature": (28, 135, 563),
+        "signature": (28, 136, 566),
         "fork": (58, 242, 504),
     },
     "postgresql": {
         "superstep": (53, 203, 407),
-        "signature": (28, 133, 547),
+        "signature": (28, 134, 549),
         "fork": (58, 240, 502),
     },
 }
