@@ -2,7 +2,10 @@
 PYTHON ?= python3
 RUN = .venv/bin/python
 PORT ?= 8000
-PIP = $(RUN) -m pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt --editable
+# `UV=path/to/uv` installs with uv, which needs a tenth of the processor time; pip is on every machine.
+UV ?=
+install_into = $(if $(UV),$(UV) pip install --python $(1),$(1) -m pip install --no-compile --disable-pip-version-check) --quiet
+INSTALL = $(call install_into,$(RUN)) --constraint constraints.txt --editable
 
 # Django 6.0 needs Python 3.12. Each of these versions is tested that is on the path or among those of pyenv.
 NEWER_PYTHONS ?= 3.12 3.13 3.14
@@ -91,21 +94,21 @@ clean:
 	$(PYTHON) -m venv .venv
 
 .venv/.runtime: pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) .
+	$(INSTALL) .
 	touch $@
 
 .venv/.test: pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) '.[test,e2e]'
+	$(INSTALL) '.[test,e2e]'
 	touch $@
 
 # Types are checked of the tests too, what lies in deploy by the programs that it is for, and bridges by what they lead to.
 .venv/.lint: .venv/.test
-	$(PIP) '.[lint,deploy,docs,bridges]'
+	$(INSTALL) '.[lint,deploy,docs,bridges]'
 	touch $@
 
 .venv-newer/%/.test: pyproject.toml
 	$(call newer_python,$*) -m venv .venv-newer/$*
-	.venv-newer/$*/bin/python -m pip install --no-compile --quiet --disable-pip-version-check "django>=6.0,<6.1" --editable '.[test]'
+	$(call install_into,.venv-newer/$*/bin/python) "django>=6.0,<6.1" --editable '.[test]'
 	touch $@
 
 .venv-bench/.installed: pyproject.toml constraints.txt

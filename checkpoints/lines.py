@@ -15,6 +15,7 @@ from django.db import connection
 from django.db.models import Q, QuerySet
 
 from checkpoints.db import query_cache
+from checkpoints.db.query_cache import padded, pairs_in
 from checkpoints.db.rows import (
     Row,
     attributes_of,
@@ -180,12 +181,29 @@ def logged_until(stretch: Stretch) -> int | None:
     """
     if stretch.last is None:
         return None
-    rows = query_cache.select_values(_query_of_logged, stretch.run, stretch.last)
-    return rows[0][0] if rows else 0
+    rows = query_cache.select_values(query_of_ends, stretch.run, stretch.last)
+    return rows[0][-1] if rows else 0
 
 
-def _query_of_logged(run: UUID, seq: int) -> "QuerySet[Checkpoint, Any]":
-    return Checkpoint.objects.filter(run=run, seq=seq).values_list("event_seq")
+def ends_of(stretches: Sequence[Stretch]) -> list[UUID | int]:
+    """Return the values from which `query_of_ends` is built for these stretches; none if
+    all of each line counts.
+    """
+    places: list[UUID | int] = []
+    for stretch in padded([each for each in stretches if each.last is not None]):
+        places += (stretch.run, stretch.last or 0)
+    return places
+
+
+def query_of_ends(*places: Any) -> "QuerySet[Checkpoint, Any]":
+    """Build the query for (run, seq, number of its last event) of checkpoints: runs, each
+    with a seq.
+    """
+    ends = Q()
+    for run, seq in pairs_in(places):
+        ends |= Q(run=run, seq=seq)
+    rows = Checkpoint.objects.filter(ends).order_by()
+    return rows.values_list("run", "seq", "event_seq")
 
 
 def line_row(run: Lined, number: int) -> RunLine | None:

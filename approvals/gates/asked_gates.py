@@ -5,12 +5,11 @@ A later change of such a channel would decide whom a gate asks, or whether it as
 all, so `guarded_channels` guards it like what the gate decides. Reads only.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
-from django.db.models import CharField, Min, Q, QuerySet
+from django.db.models import CharField, Min, Q, QuerySet, UUIDField
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast
 
@@ -20,10 +19,10 @@ from approvals.models import (
     Decision,
     RequestStatus,
 )
-from checkpoints.db import query_cache
 from checkpoints.db.query_cache import joined_columns, padded
-from checkpoints.db.rows import from_driver
-from checkpoints.lines import Stretch, in_parts
+from checkpoints.db.rows import attributes_of, new_row
+from checkpoints.db.together import KeptQuery
+from checkpoints.models import Run
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import Task
@@ -53,22 +52,30 @@ class AskedGate:
         return channel in self.reads or channel in self.shows
 
 
+def queries_of_asked(runs: Sequence[UUID]) -> dict[str, KeptQuery]:
+    """Return the queries, for `select_together`, of what `asked_gates` needs of these
+    runs.
+    """
+    ids = padded(runs)
+    return {"requests": (_query_of_requests, ids), "answers": (_query_of_answers, ids)}
+
+
 def asked_gates(
-    runs: Collection[UUID], structure: Mapping[str, Any]
+    records: Mapping[str, Iterable[Sequence[Any]]], structure: Mapping[str, Any]
 ) -> list[AskedGate]:
-    """Return the gates that these runs have asked, on any of their lines, in the order
-    in which this structure declares them; gates that it does not declare come last.
-    Three queries.
+    """Return the gates that runs have asked, on any of their lines, in the order in which
+    this structure declares them; gates that it does not declare come last. `records` are
+    those of `queries_of_asked`.
 
     Raises `TamperedRow`, `WrongKey`.
     """
     declared = {node["name"]: node["gate"] for node in structure["nodes"]}
     # A dict, so that each gate is there once, in the order of the rows.
     gates: dict[AskedGate, None] = {}
-    for gate in _gates_of_requests(runs):
+    for gate in _gates_of_requests(records["requests"]):
         gate_with_reads = _with_reads(gate, declared)
         gates[gate_with_reads] = None
-    for gate in _gates_of_answers(runs, declared):
+    for gate in _gates_of_answers(records["answers"], declared):
         gate_with_reads = _with_reads(gate, declared)
         gates[gate_with_reads] = None
 
@@ -83,60 +90,40 @@ def asked_gates(
     return sorted(gates, key=place_in_structure)
 
 
-def _gates_of_requests(runs: Collection[UUID]) -> Iterable[AskedGate]:
+def _gates_of_requests(records: Iterable[Sequence[Any]]) -> Iterable[AskedGate]:
     """Yield the gates at which people were asked."""
-    for part_of_runs in in_parts(runs):
-        ids = _one_request_of_each_policy(part_of_runs)
-        for part_of_ids in in_parts(ids):
-            for request in _verified(part_of_ids):
-                gate = _gate_of_request(request)
-                # Older requests about a patch do not name the gate that they ask for.
-                if gate.node != PATCH:
-                    yield gate
+    for record in records:
+        gate = _gate_of_request(_verified(record))
+        # Older requests about a patch do not name the gate that they ask for.
+        if gate.node != PATCH:
+            yield gate
 
 
-def _one_request_of_each_policy(runs: Collection[UUID]) -> list[UUID]:
-    """Return the ids of requests that stand for all others: requests of one policy are
-    alike, so one of each is enough.
-    """
-    rows = query_cache.select_values(_query_of_firsts, *padded(runs))
-    return [UUID(first) for *_, first in rows]
-
-
-def _query_of_firsts(*runs: UUID) -> "QuerySet[Any, Any]":
-    requests = ApprovalRequest.objects.filter(run__in=runs).order_by()
-    groups = requests.values_list("run", "node", "policy_hash", "status")
-    # PostgreSQL has no minimum of UUIDs.
-    id_as_text = Cast("id", CharField())
-    return groups.annotate(first=Min(id_as_text))
-
-
-_COLUMNS = [field.attname for field in ApprovalRequest._meta.concrete_fields]
-_COLUMNS_OF_RUN = ["id", "encrypted", "hash_key"]
+_COLUMNS = attributes_of(ApprovalRequest)
+_COLUMNS_OF_RUN = ("id", "encrypted", "hash_key")
 """Those that `protection_of` needs."""
 
 
-def _verified(ids: Collection[UUID]) -> Sequence[ApprovalRequest]:
-    """Return these requests, each verified against its seal. One query. Raises
-    `TamperedRow`, `WrongKey`.
+def _verified(record: Sequence[Any]) -> ApprovalRequest:
+    """Return the request of a record, verified against its seal. Raises `TamperedRow`,
+    `WrongKey`.
     """
-    rows = query_cache.select_joined(
-        ApprovalRequest,
-        _COLUMNS,
-        "run",
-        _COLUMNS_OF_RUN,
-        _query_of_requests,
-        *padded(ids),
-    )
-    for row in rows:
-        protection = protection_of(row.run)
-        sealed_rows.verify_row(row, protection)
-    return rows
+    count = len(_COLUMNS)
+    request = new_row(ApprovalRequest, dict(zip(_COLUMNS, record[:count], strict=True)))
+    run = new_row(Run, dict(zip(_COLUMNS_OF_RUN, record[count:], strict=True)))
+    sealed_rows.verify_row(request, protection_of(run))
+    return request
 
 
-def _query_of_requests(*ids: UUID) -> "QuerySet[Any, Any]":
+def _query_of_requests(*runs: UUID) -> "QuerySet[Any, Any]":
+    """Build the query for one request of each policy: requests of one policy are alike."""
+    requests = ApprovalRequest.objects.filter(run__in=runs).order_by()
+    groups = requests.values("run", "node", "policy_hash", "status")
+    # PostgreSQL has no minimum of UUIDs.
+    first_as_text = Min(Cast("id", CharField()))
+    firsts = groups.annotate(first=Cast(first_as_text, UUIDField())).values("first")
     columns = joined_columns(_COLUMNS, "run", _COLUMNS_OF_RUN)
-    return ApprovalRequest.objects.filter(id__in=ids).values_list(*columns)
+    return requests.filter(id__in=firsts).values_list(*columns)
 
 
 def _gate_of_request(request: ApprovalRequest) -> AskedGate:
@@ -154,29 +141,22 @@ def _gate_of_request(request: ApprovalRequest) -> AskedGate:
 
 
 def _gates_of_answers(
-    runs: Collection[UUID], declared: Mapping[str, Any]
+    records: Iterable[Sequence[Any]], declared: Mapping[str, Any]
 ) -> Iterable[AskedGate]:
     """Yield the gates that let writes through because their check needed nobody, and
     those whose veto or automatic policy was asked.
     """
-    for part_of_runs in in_parts(runs):
-        records = query_cache.select_values(_query_of_answers, *padded(part_of_runs))
-        for task, checked, verdict, guard in from_driver(
-            Decision, (*_OF_ANSWER, "guard"), records, connection.vendor
-        ):
-            node = guard or Task.parse(task).node
-            gate = declared.get(node) or {"shows": ()}
-            # What people decided on is bound as their request says.
-            bound = gate["shows"] if verdict == VERDICT else ()
-            facts_of_check = checked or {}
-            yield AskedGate(
-                node=node,
-                shows=frozenset(bound),
-                reads=_recorded_reads(facts_of_check.get("reads")),
-            )
-
-
-_OF_ANSWER = ("task", "checked", "verdict")
+    for task, checked, verdict, guard in records:
+        node = guard or Task.parse(task).node
+        gate = declared.get(node) or {"shows": ()}
+        # What people decided on is bound as their request says.
+        bound = gate["shows"] if verdict == VERDICT else ()
+        facts_of_check = checked or {}
+        yield AskedGate(
+            node=node,
+            shows=frozenset(bound),
+            reads=_recorded_reads(facts_of_check.get("reads")),
+        )
 
 
 def _query_of_answers(*runs: UUID) -> "QuerySet[Any, Any]":
@@ -185,7 +165,8 @@ def _query_of_answers(*runs: UUID) -> "QuerySet[Any, Any]":
         Q(verdict=VERDICT) | Q(checked__isnull=False), run__in=runs
     )
     guard = KeyTextTransform("gate", "request__policy")
-    return rows.order_by().values_list(*_OF_ANSWER, guard).distinct()
+    answers = rows.order_by().values_list("task", "checked", "verdict", guard)
+    return answers.distinct()
 
 
 def _recorded_reads(reads: Iterable[str] | None) -> frozenset[str] | None:
@@ -212,9 +193,3 @@ def _has_functions(gate: Mapping[str, Any]) -> bool:
         return True
     # Reviewers that a function chooses are in the structure as the name of it.
     return isinstance(gate["reviewers"], str)
-
-
-def runs_on(stretches: Iterable[Stretch]) -> list[UUID]:
-    """Return the ids of the runs that a way leads through, the newest first."""
-    runs = (stretch.run for stretch in stretches)
-    return list(dict.fromkeys(runs))

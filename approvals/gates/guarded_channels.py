@@ -6,18 +6,20 @@ on this line, its ancestors or origins, or if a gate that these have asked bound
 `shows=` or read it to determine whether it asks, and whom.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.db.models.fields.json import KeyTextTransform
 
-from approvals.gates.asked_gates import asked_gates, runs_on
+from approvals.gates.asked_gates import asked_gates, queries_of_asked
 from approvals.gates.waivers import VERDICT
 from approvals.models import ApprovalRequest, Decision, RequestStatus
-from checkpoints.db import query_cache
-from checkpoints.lines import Stretch, logged_until, past
+from checkpoints.db.query_cache import padded, pairs_in
+from checkpoints.db.together import KeptQuery, select_together
+from checkpoints.lines import Stretch, ends_of, past, query_of_ends
 from checkpoints.models import PendingWrite
 from orchestrator.engine import Task
 from orchestrator.engine.errors import InvalidValue
@@ -25,6 +27,8 @@ from orchestrator.engine.gates.requests import covers
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.step.held_patch import PATCH
 
+AT_ONCE = 100
+"""The most stretches named in one query, because a database limits its depth."""
 GatedWrite = tuple[int, str, str]
 """A write that passed a gate: the number in the log of what let it through, its
 channel, and the node whose gate it was.
@@ -55,11 +59,14 @@ def guards_of_each(
     Raises as `guard_of_each` does, and `TamperedRow`, `WrongKey`.
     """
     names = list(channels)
-    deciding = guard_of_each(stretches, compiled, names)
-    if not names or not _gated_nodes(compiled):
-        return {channel: (node,) for channel, node in deciding.items()}
+    if not names:
+        return {}
+    records = _records_of(stretches)
+    deciding = _guard_of_each(_writers(stretches, records), compiled, names)
+    if not _gated_nodes(compiled):
+        return {}
 
-    gates = asked_gates(runs_on(stretches), compiled.structure)
+    gates = asked_gates(records, compiled.structure)
     guards: dict[str, tuple[str, ...]] = {}
     for channel in names:
         nodes = [deciding[channel]] if channel in deciding else []
@@ -107,7 +114,14 @@ def guard_of_each(
     names = list(channels)
     if not names:
         return {}
-    before, after = _writers(stretches)
+    writers = _writers(stretches, _records_of(stretches))
+    return _guard_of_each(writers, compiled, names)
+
+
+def _guard_of_each(
+    writers: "_Writers", compiled: Compiled, names: list[str]
+) -> dict[str, str]:
+    before, after = writers
     if not _gated_nodes(compiled):
         _require_unsigned(compiled, names, {**after, **before})
         return {}
@@ -158,10 +172,10 @@ def signed_channels(
     """Return each channel that is guarded on the way that `stretches` describe,
     whatever version it goes on with, and the node whose gate guards it: the node that
     wrote it last, else the first that declares it in this structure, else one whose
-    gate bound it or read it to determine whom it asks. Two queries a stretch, and
-    three.
+    gate bound it or read it to determine whom it asks. One query.
     """
-    before, after = _writers(stretches)
+    records = _records_of(stretches)
+    before, after = _writers(stretches, records)
     declaring = _declaring_nodes(
         {
             node["name"]: node["gate"]["writes"]
@@ -171,7 +185,7 @@ def signed_channels(
     )
     # If several gates read a channel, the first in the structure represents them.
     reading: dict[str, str] = {}
-    for gate in asked_gates(runs_on(stretches), structure):
+    for gate in asked_gates(records, structure):
         for channel in (*(gate.reads or ()), *gate.shows):
             reading.setdefault(channel, gate.node)
     return {**reading, **after, **declaring, **before}
@@ -186,17 +200,53 @@ def _node_to_ask_at(compiled: Compiled, writer: str) -> str:
     return _gated_nodes(compiled)[0]
 
 
-def _writers(stretches: Sequence[Stretch]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the gated node that wrote each channel last: on the stretches, and after
-    their ends on the same lines.
+_Records = Mapping[str, Sequence[Sequence[Any]]]
+"""What was read of the way to a point, by the names of the queries."""
+_Writers = tuple[dict[str, str], dict[str, str]]
+"""The gated node that wrote each channel last: on a way, and after the ends of its
+stretches on the same lines.
+"""
+
+
+def _records_of(stretches: Sequence[Stretch]) -> _Records:
+    """Read what passed gates on the lines of a way, and which gates its runs asked. One
+    query for each `AT_ONCE` stretches.
     """
+    records: dict[str, list[Sequence[Any]]] = defaultdict(list)
+    for first in range(0, len(stretches), AT_ONCE):
+        part = stretches[first : first + AT_ONCE]
+        places: list[Any] = []
+        for stretch in padded(part):
+            places += (stretch.run, stretch.line)
+        runs = list(dict.fromkeys(stretch.run for stretch in part))
+        queries: dict[str, KeptQuery] = {
+            "settled": (_query_of_settled, places),
+            "settled_writes": (_query_of_settled_writes, places),
+            "waived": (_query_of_waived, places),
+            **queries_of_asked(runs),
+        }
+        ends = ends_of(part)
+        if ends:
+            queries["ends"] = (query_of_ends, ends)
+        for name, of_part in select_together(**queries).items():
+            records[name] += of_part
+    return records
+
+
+def _writers(stretches: Sequence[Stretch], records: _Records) -> _Writers:
+    writes_by_line: dict[tuple[UUID, int], list[GatedWrite]] = defaultdict(list)
+    for run, line, write in _gated_writes(records):
+        writes_by_line[run, line].append(write)
+    logged = {(run, seq): event_seq for run, seq, event_seq in records["ends"]}
+
     before: dict[str, str] = {}
     after: dict[str, str] = {}
     # The newest stretch comes first, and the newest write has to win.
     for stretch in reversed(stretches):
-        until = logged_until(stretch)
-        writes = [*_signed_writes(stretch), *_unsigned_writes(stretch)]
-        for seq, channel, node in sorted(writes):
+        until = None
+        if stretch.last is not None:
+            until = logged.get((stretch.run, stretch.last), 0)
+        for seq, channel, node in sorted(writes_by_line[stretch.run, stretch.line]):
             if until is None or seq <= until:
                 before[channel] = node
             else:
@@ -204,60 +254,57 @@ def _writers(stretches: Sequence[Stretch]) -> tuple[dict[str, str], dict[str, st
     return before, after
 
 
-def _signed_writes(stretch: Stretch) -> list[GatedWrite]:
-    """Return the writes that settlements applied on a line."""
-    passed: dict[tuple[str, int, int], tuple[int, str]] = {}
-    for node, visit, index, seq, gate in query_cache.select_values(
-        _query_of_settled, stretch.run, stretch.line
-    ):
+def _gated_writes(records: _Records) -> Iterator[tuple[UUID, int, GatedWrite]]:
+    """Yield the writes that settlements applied, and those that gates let through because
+    nobody was needed, each with its run and line.
+    """
+    passed: dict[tuple[Any, ...], tuple[int, str]] = {}
+    for run, line, node, visit, index, seq, gate in records["settled"]:
         # What a patch set was signed at the gate that its request names; older requests
         # name none.
         gate_node = gate or node
         if gate_node != PATCH:
-            passed[node, visit, index] = (seq or 0, gate_node)
-    if not passed:
-        return []
-
-    writes: list[GatedWrite] = []
-    for node, visit, index, channel in query_cache.select_values(
-        _query_of_settled_writes, stretch.run, stretch.line
-    ):
-        if (node, visit, index) in passed:
-            seq, gate_node = passed[node, visit, index]
-            writes.append((seq, channel, gate_node))
-    return writes
+            passed[run, line, node, visit, index] = (seq or 0, gate_node)
+    for run, line, node, visit, index, channel in records["settled_writes"]:
+        if (run, line, node, visit, index) in passed:
+            seq, gate_node = passed[run, line, node, visit, index]
+            yield run, line, (seq, channel, gate_node)
+    for run, line, seq, channel, task in records["waived"]:
+        yield run, line, (seq, channel, Task.parse(task).node)
 
 
-def _query_of_settled(run: UUID, line: int) -> "QuerySet[Any, Any]":
+def _on_lines(places: Sequence[Any]) -> Q:
+    """Return the filter for rows on these lines: runs, each with the number of a line."""
+    on_lines = Q()
+    for run, line in pairs_in(places):
+        on_lines |= Q(run=run, line=line)
+    return on_lines
+
+
+_TASK = ("run", "line", "node", "visit", "index")
+
+
+def _query_of_settled(*places: Any) -> "QuerySet[Any, Any]":
     gate = KeyTextTransform("gate", "policy")
-    return _settled_requests(run, line).values_list(
-        "node", "visit", "index", "settled_seq", gate
-    )
+    return _settled_requests(places).values_list(*_TASK, "settled_seq", gate)
 
 
-def _query_of_settled_writes(run: UUID, line: int) -> "QuerySet[Any, Any]":
+def _query_of_settled_writes(*places: Any) -> "QuerySet[Any, Any]":
     # The first revisions are enough, because a write never changes its channel.
-    return PendingWrite.objects.filter(
-        run=run,
-        line=line,
-        node__in=_settled_requests(run, line).values("node"),
+    writes = PendingWrite.objects.filter(
+        _on_lines(places),
+        node__in=_settled_requests(places).values("node"),
         revision=1,
-    ).values_list("node", "visit", "index", "channel")
+    )
+    return writes.order_by().values_list(*_TASK, "channel")
 
 
-def _settled_requests(run: UUID, line: int) -> "QuerySet[ApprovalRequest]":
+def _settled_requests(places: Sequence[Any]) -> "QuerySet[ApprovalRequest]":
     return ApprovalRequest.objects.filter(
-        run=run, line=line, status=RequestStatus.APPLIED
-    )
+        _on_lines(places), status=RequestStatus.APPLIED
+    ).order_by()
 
 
-def _unsigned_writes(stretch: Stretch) -> list[GatedWrite]:
-    """Return the writes that gates let through on a line because nobody was needed."""
-    rows = query_cache.select_values(_query_of_waived, stretch.run, stretch.line)
-    return [(seq, channel, Task.parse(task).node) for seq, channel, task in rows]
-
-
-def _query_of_waived(run: UUID, line: int) -> "QuerySet[Any, Any]":
-    return Decision.objects.filter(run=run, line=line, verdict=VERDICT).values_list(
-        "event_seq", "channel", "task"
-    )
+def _query_of_waived(*places: Any) -> "QuerySet[Any, Any]":
+    waived = Decision.objects.filter(_on_lines(places), verdict=VERDICT)
+    return waived.order_by().values_list("run", "line", "event_seq", "channel", "task")

@@ -258,9 +258,7 @@ def _text(
     (after the last value: the moment), or None with the constant that it always is.
     """
     # The query is built with placeholder values, which are recognised afterwards.
-    placeholders = []
-    for number, kind in enumerate(kinds):
-        placeholders.append(_PLACEHOLDERS[kind](number))
+    placeholders = placeholders_of(kinds)
     positions = {}
     for position, placeholder in enumerate([*placeholders, STANDS_FOR_NOW]):
         positions[to_driver(placeholder, vendor)] = position
@@ -279,6 +277,11 @@ def _text(
             places.append((positions.get(param), param))
     # Formatted here and once more by the cursor, each of which halves a `%%`.
     return text.replace("%%", "%%%%") % tuple(texts), places
+
+
+def placeholders_of(kinds: Sequence[type]) -> list[Any]:
+    """Return values of these types, with which a query is built for its text."""
+    return [_PLACEHOLDERS[kind](number) for number, kind in enumerate(kinds)]
 
 
 def _uuid_placeholder(number: int) -> UUID:

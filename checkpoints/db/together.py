@@ -2,22 +2,29 @@
 statement is a way to the server and back. It knows no table and writes nothing.
 
 Each query is a part of a UNION ALL, whose rows are arrays: of texts on PostgreSQL, of
-JSON on SQLite. The ORM converts the values as if it had read them itself.
+JSON on SQLite. The values are converted to what the ORM returns.
 """
 
 import json
-from collections.abc import Callable, Iterator
-from datetime import datetime
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import orjson
 from django.core.exceptions import EmptyResultSet
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.models import IntegerField, QuerySet
 from django.db.models.expressions import RawSQL
+from django.utils.dateparse import parse_datetime
+
+from checkpoints.db import query_cache
+from checkpoints.db.query_cache import Query
 
 Columns = list[Any]
+KeptQuery = tuple[Query, Sequence[UUID | int | str]]
+"""A query for `query_cache`, and the values from which it is built."""
 
 
 class Count(NamedTuple):
@@ -69,6 +76,59 @@ def read_together(**queries: Any) -> dict[str, list[Any]]:
     return results
 
 
+def select_together(**queries: KeptQuery) -> dict[str, list[list[Any]]]:
+    """Return the records of each of these queries of `values_list`, in its order, by its
+    name, with values as the ORM returns them. One statement, whose text is kept as
+    `query_cache` keeps texts.
+    """
+    database = connections[DEFAULT_DB_ALIAS]
+    shapes = []
+    params: list[Any] = []
+    for query, values in queries.values():
+        shapes.append((query, tuple(map(type, values))))
+        params += query_cache.compiled(query, *values)[1]
+    text, readers = _kept_statement(tuple(shapes), database.vendor)
+
+    with database.cursor() as cursor:
+        cursor.execute(text, params)
+        records = cursor.fetchall()
+    names = list(queries)
+    results: dict[str, list[list[Any]]] = {name: [] for name in names}
+    for number, array in records:
+        values = json.loads(array) if isinstance(array, str) else array
+        for position, read in readers[number]:
+            if values[position] is not None:
+                values[position] = read(values[position])
+        results[names[number]].append(values)
+    return results
+
+
+@lru_cache(maxsize=100)
+def _kept_statement(
+    shapes: tuple[tuple[Query, tuple[type, ...]], ...], vendor: str
+) -> tuple[str, list[list[tuple[int, Callable[[Any], Any]]]]]:
+    """Return the text for queries that are built from values of these types, and for each
+    query the positions of the values that an array does not hold as the ORM returns them,
+    with what makes these values.
+    """
+    parts = []
+    readers = []
+    for query, kinds in shapes:
+        placeholders = query_cache.placeholders_of(kinds)
+        compiler = query(*placeholders).query.get_compiler(DEFAULT_DB_ALIAS)
+        compiler.as_sql()
+        columns = [column for column, _, _ in compiler.select]
+        parts.append((query_cache.compiled(query, *placeholders)[0], columns))
+        of_query = []
+        for position, column in enumerate(columns):
+            kind = _kind(column)
+            read = _ORM[vendor].get(kind) or _READERS[vendor][kind]
+            if read is not None:
+                of_query.append((position, read))
+        readers.append(of_query)
+    return _union(parts, vendor), readers
+
+
 def _part(query: Any) -> _Subquery:
     """Compile a query. Raises `EmptyResultSet`."""
     if isinstance(query, RawSQL):
@@ -117,16 +177,11 @@ def _read(parts: dict[str, _Subquery]) -> Iterator[tuple[str, list[Any]]]:
         return
     database = connections[DEFAULT_DB_ALIAS]
     names = list(parts)
-    tables = []
-    selects = []
     params: list[Any] = []
-    for number, part in enumerate(parts.values()):
-        columns = [f"c{position}" for position in range(len(part.columns))]
-        tables.append(f"part_{number}({', '.join(columns)}) AS ({part.text})")
-        array = _array(part.columns, columns, database.vendor)
-        selects.append(f"SELECT {number}, {array} FROM part_{number}")  # noqa: S608
+    for part in parts.values():
         params += part.params
-    text = f"WITH {', '.join(tables)} {' UNION ALL '.join(selects)}"
+    texts = [(part.text, part.columns) for part in parts.values()]
+    text = _union(texts, database.vendor)
 
     with database.cursor() as cursor:
         cursor.execute(text, params)
@@ -136,6 +191,20 @@ def _read(parts: dict[str, _Subquery]) -> Iterator[tuple[str, list[Any]]]:
         stored = json.loads(array) if isinstance(array, str) else array
         values = _from_array(stored, readers[number])
         yield names[number], _converted(parts[names[number]], values)
+
+
+def _union(parts: Sequence[tuple[str, Columns]], vendor: str) -> str:
+    """Return the text of the statement for the texts of these queries, each with its
+    columns.
+    """
+    tables = []
+    selects = []
+    for number, (text, columns) in enumerate(parts):
+        names = [f"c{position}" for position in range(len(columns))]
+        tables.append(f"part_{number}({', '.join(names)}) AS ({text})")
+        array = _array(columns, names, vendor)
+        selects.append(f"SELECT {number}, {array} FROM part_{number}")  # noqa: S608
+    return f"WITH {', '.join(tables)} {' UNION ALL '.join(selects)}"
 
 
 def _array(columns: Columns, names: list[str], vendor: str) -> str:
@@ -204,6 +273,16 @@ def _is_true(text: str) -> bool:
     return text == "true"
 
 
+def _is_one(number: Any) -> bool:
+    return bool(number == 1)
+
+
+def _moment(text: str) -> datetime | None:
+    """Return the moment that SQLite keeps as a text; None for a text that is none."""
+    moment = parse_datetime(text)
+    return moment and moment.replace(tzinfo=UTC)
+
+
 # Neighbouring rows name the same run.
 _uuid = lru_cache(maxsize=8)(UUID)
 
@@ -217,6 +296,7 @@ _SQLITE: dict[str, Callable[[Any], Any] | None] = {
     "DateTimeField": None,
     "IntegerField": None,
     "JSONField": None,
+    "PositiveBigIntegerField": None,
     "PositiveIntegerField": None,
     "PositiveSmallIntegerField": None,
     "SmallIntegerField": None,
@@ -233,6 +313,7 @@ _READERS: dict[str, dict[str, Callable[[Any], Any] | None]] = {
         "BooleanField": _is_true,
         "DateTimeField": datetime.fromisoformat,
         "IntegerField": int,
+        "PositiveBigIntegerField": int,
         "PositiveIntegerField": int,
         "PositiveSmallIntegerField": int,
         "SmallIntegerField": int,
@@ -241,4 +322,16 @@ _READERS: dict[str, dict[str, Callable[[Any], Any] | None]] = {
 }
 """By vendor and type of column, what makes the driver's value of what stands in an array.
 Others are read by themselves: SQLite would round their numbers in JSON.
+"""
+_ORM: dict[str, dict[str, Callable[[Any], Any]]] = {
+    "sqlite": {
+        "BooleanField": _is_one,
+        "DateTimeField": _moment,
+        "JSONField": orjson.loads,
+        "UUIDField": _uuid,
+    },
+    "postgresql": {"JSONField": orjson.loads},
+}
+"""By vendor and type of column, what makes the value that the ORM returns of what stands
+in an array, where the driver's value is another.
 """

@@ -158,29 +158,32 @@ def metadata_of(run: Run) -> dict[str, Json]:
     return _values(rows, run)
 
 
-def metadata_at_kept(run: Run, checkpoint: UUID) -> dict[str, Json] | None:
-    """Return the metadata of a locked run as `metadata_of` does; None where this
-    checkpoint of it is no longer kept. One query.
+def metadata_at_kept(
+    run: Run, checkpoint: UUID, *, key: str
+) -> tuple[dict[str, Json], bool] | None:
+    """Return the metadata of a locked run as `metadata_of` does, and whether some run
+    has this key already; None where this checkpoint of it is no longer kept. One query.
     """
     names = attributes_of(RunMetadata)
-    fetched = fetch_records(_sql_at_kept(names), [OF_RUN, checkpoint])
+    fetched = fetch_records(_sql_at_kept(names), [key, OF_RUN, checkpoint])
     records = from_driver(RunMetadata, names, fetched, connection.vendor)
     if not records:
         return None
     rows = []
-    for record in records:
+    for *record, _ in records:
         stored = dict(zip(names, record, strict=True))
         # The checkpoint alone, for a run without metadata.
         if stored["id"] is not None:
             rows.append(new_row(RunMetadata, stored))
-    return _values(rows, run)
+    return _values(rows, run), bool(records[0][-1])
 
 
 @cache
 def _sql_at_kept(names: tuple[str, ...]) -> str:
     columns = named_columns(RunMetadata, names, "m")
+    taken = f"EXISTS (SELECT 1 FROM {Run._meta.db_table} r WHERE r.key = %s)"  # noqa: S608
     return (
-        f"SELECT {columns} FROM {Checkpoint._meta.db_table} c "  # noqa: S608
+        f"SELECT {columns}, {taken} FROM {Checkpoint._meta.db_table} c "  # noqa: S608
         f"LEFT JOIN {RunMetadata._meta.db_table} m "
         "ON m.run_id = c.run_id AND m.seq = %s "
         "WHERE c.id = %s AND c.kept ORDER BY m.name"

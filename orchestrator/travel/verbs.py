@@ -244,7 +244,7 @@ def open_fork(
     with locked(
         point.run.id, by=request.by, also_imported=True, returned=False
     ) as origin:
-        metadata = _metadata_of_kept(point, origin)
+        inherited = _inherited(point, origin, place)
         waiting = held_tasks_at(point)
         check_answers(request.answers, waiting)
         extra_stops: list[str] = []
@@ -254,7 +254,7 @@ def open_fork(
             extra_stops = [NOT_STARTED]
         new = _new_line(point, overlay, waiting, request, extra_stops)
         new = replace(new, follows=place.follows)
-        run = _create_fork(point, overlay, waiting, new, place, metadata)
+        run = _create_fork(point, overlay, waiting, new, place, inherited)
         audit_log.record_act("forked", run, actor=request.by, seq=1, **_origin(point))
         sign_answers(run, request.answers, by=request.by)
     return run
@@ -277,14 +277,14 @@ def replay(
     request = TravelRequest(Travel.REPLAY, reason=reason, by=by)
     # Loading refuses some checkpoints by name, so it comes after the check of rights.
     point = departure_at(checkpoint_to_act_on(by, "steer_run", checkpoint))
+    place = ForkStart(_new_id(id), None, Status.QUEUED)
     with locked(point.run.id, by=by, returned=False) as origin:
-        metadata = _metadata_of_kept(point, origin)
+        inherited = _inherited(point, origin, place)
         require_ways(point.graph, point.run, point.checkpoint)
         overlay = lay_over(point, None, asks=False)
         # It repeats no effects, so nothing needs a yes.
         new = replace(_new_line(point, overlay, [], request), stops=())
-        place = ForkStart(_new_id(id), None, Status.QUEUED)
-        run = _create_fork(point, overlay, [], new, place, metadata)
+        run = _create_fork(point, overlay, [], new, place, inherited)
         audit_log.record_act("replayed", run, actor=by, seq=1, **_origin(point))
     return run
 
@@ -467,16 +467,31 @@ def _require_at_rest(run: Run) -> None:
         )
 
 
-def _metadata_of_kept(point: Departure, run: Run) -> Mapping[str, Any]:
-    """Return the metadata of the locked run of a point, for a fork. Raises as
+@frozen
+class _Inherited:
+    """The part of a fork that comes from its origin: the metadata, and the keys to be
+    tried for it, in this order.
+    """
+
+    metadata: Mapping[str, Any]
+    keys: Sequence[str]
+
+
+def _inherited(point: Departure, run: Run, place: ForkStart) -> _Inherited:
+    """Return what a fork takes from the locked run of a point. Raises as
     `_require_kept` does. One query.
     """
+    keys = [place.key] if place.key else _keys_like(run, place.id)
     # The checkpoint was read before the lock, and may have been removed since.
-    metadata = notes.metadata_at_kept(run, point.checkpoint.id)
-    if metadata is None:
+    kept = notes.metadata_at_kept(run, point.checkpoint.id, key=keys[0])
+    if kept is None:
         raise unknown_thing("checkpoint", point.checkpoint.id)
     refuse_erased(run)
-    return metadata
+    metadata, is_taken = kept
+    # Another run may still take a key before the insert, which decides.
+    if is_taken and len(keys) > 1:
+        keys = keys[1:]
+    return _Inherited(metadata, keys)
 
 
 def _require_kept(point: Departure, run: Run) -> None:
@@ -524,7 +539,7 @@ def _create_fork(
     waiting: Sequence[HeldTask],
     new: NewLine,
     place: ForkStart,
-    metadata: Mapping[str, Any],
+    inherited: _Inherited,
 ) -> Run:
     """Create the fork's run, with its first checkpoint, its requests and the metadata
     of its origin.
@@ -537,8 +552,7 @@ def _create_fork(
     run = _run_of(point, place.id, by=new.by)
     # What is sealed below carries the run's protection, so its data key must exist.
     data_keys.make_data_key(run)
-    keys = [place.key] if place.key else _keys_like(origin, place.id)
-    for key in keys:
+    for key in inherited.keys:
         run.key = key
         run.label = labels.run_label(point.graph, point.input, key=key)
         is_created = departure.create_departed_run(
@@ -548,7 +562,7 @@ def _create_fork(
             input_json=point.input,
             events=opening.events,
             inside=opening.insert,
-            metadata=metadata,
+            metadata=inherited.metadata,
             indexed=point.graph.graph.indexed_metadata,
         )
         if is_created:
@@ -556,7 +570,7 @@ def _create_fork(
             require_never_removed(place.key)
             return run
     # The run itself may have the key, if it was forked before under this id.
-    if not Run.objects.filter(key=keys[-1]).exclude(id=place.id).exists():
+    if not Run.objects.filter(key=inherited.keys[-1]).exclude(id=place.id).exists():
         raise IntegrityError(f"run {place.id} exists already")
     raise KeyConflict(f"key {place.key} belongs to another run", key=place.key)
 

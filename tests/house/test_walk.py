@@ -46,9 +46,9 @@ entered.
 """
 ENTERED = {
     "sqlite": {
-        "fork": (1500, 12),
-        "fork, patched": (2000, 19),
-        "fork, patched behind a gate": (2500, 22),
+        "fork": (1300, 11),
+        "fork, patched": (1550, 12),
+        "fork, patched behind a gate": (2050, 15),
         "plan": (600, 3),
         "rewind": (1850, 18),
         "start": (650, 4),
@@ -62,9 +62,9 @@ ENTERED = {
         "slice, a standing policy signs": (5700, 59),
     },
     "postgresql": {
-        "fork": (2400, 12),
-        "fork, patched": (3250, 19),
-        "fork, patched behind a gate": (3900, 22),
+        "fork": (2100, 11),
+        "fork, patched": (2400, 12),
+        "fork, patched behind a gate": (3050, 15),
         "plan": (880, 3),
         "rewind": (3100, 18),
         "start": (900, 4),
@@ -94,12 +94,12 @@ MOST = {
     "sqlite": {
         "superstep": (53, 202, 412),
         "signature": (28, 135, 563),
-        "fork": (58, 243, 633),
+        "fork": (58, 242, 504),
     },
     "postgresql": {
         "superstep": (53, 203, 407),
         "signature": (28, 133, 547),
-        "fork": (58, 241, 630),
+        "fork": (58, 240, 502),
     },
 }
 """The files that each passes through, the functions that it enters, and how often it

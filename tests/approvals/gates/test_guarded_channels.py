@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from approvals.gates import guarded_channels
+from checkpoints import timeline
 from checkpoints.core.status import Status
 from checkpoints.journal import results as journal
+from checkpoints.lines import past
 from checkpoints.models import Run
 from checkpoints.queue import leases
 from orchestrator import runs
@@ -16,7 +19,10 @@ from orchestrator.engine import END, START, Gate, Graph, Show, Task, registry
 from orchestrator.engine.errors import InvalidValue
 from tests.graphs_app.graphs import Ledger, Order
 from tests.support import cast, run_actions
+from tests.support.paid_claims import paid
 from tests.support.run_actions import pending, sign, state
+from tests.support.small_graphs import graph, registered
+from tests.support.statements import counted
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -126,3 +132,34 @@ def test_an_output_that_two_gates_guard_is_refused(
     run = _unknown(tmp_path)
     with pytest.raises(InvalidValue, match="different gates"):
         _settle(run, {"payout": {}, "sent": "x"}, people)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 100])
+def test_a_way_through_lines_and_origins_is_read_in_few_statements(
+    at_once: int, people: cast.People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origin = paid("guarded_far", people)
+    fork = runs.fork(f"{origin.key}:at-{origin.head_seq}", by=people.starter)
+    first = timeline.get_checkpoint(f"{fork.key}:at-0").id
+    runs.rewind(fork.id, first, by=people.starter)
+    way = past(fork.id, 2)
+    assert [(stretch.run, stretch.line) for stretch in way] == [
+        (fork.id, 2),
+        (fork.id, 1),
+        (origin.id, 1),
+    ]
+
+    # No gate of this version declares the channel, so only what was signed guards it.
+    flow = graph("guarded_far_since")
+    flow.node("ask", effect="human", gate=Gate(reviewers=["group:claims"]))(
+        lambda state, ctx: {"notes": []}
+    )
+    flow.edge(START, "ask")
+    flow.edge("ask", END, when=("approved", "partial"))
+    registered(flow)
+    compiled = registry.get(flow.name)
+    monkeypatch.setattr(guarded_channels, "AT_ONCE", at_once)
+    with counted() as sent:
+        guards = guarded_channels.guards_of_each(way, compiled, ["total", "letter"])
+    assert guards == {"total": ("ask",)}
+    assert len(sent) == -(-len(way) // at_once)

@@ -2,18 +2,18 @@
 
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection
-from django.db.models import F, IntegerField, Model
+from django.db.models import F, IntegerField, Model, QuerySet
 from django.db.models.expressions import RawSQL
 from django.test.utils import CaptureQueriesContext
 
 from approvals.models import SavedFilter
-from checkpoints.db.together import Count, read_together
-from checkpoints.models import Job, Run, RunEvent, Worker
+from checkpoints.db.together import Count, read_together, select_together
+from checkpoints.models import Checkpoint, Job, Run, RunEvent, Worker
 from tests.support.cast import People
 from tests.support.rows import START, a_checkpoint, a_run
 
@@ -87,6 +87,36 @@ def test_values_and_numbers_are_those_that_the_orm_reads(run: Run) -> None:
         "none": [0],
         "answer": [42],
     }
+
+
+@pytest.mark.parametrize("model", [Run, RunEvent, Job, Worker, Checkpoint])
+def test_records_of_kept_queries_are_those_that_the_orm_reads(
+    run: Run, model: Any
+) -> None:
+    built = []
+
+    def all_rows(*ids: UUID) -> "QuerySet[Any, Any]":
+        built.append(ids)
+        return model.objects.order_by("-pk").values_list()
+
+    def of_run(id: UUID) -> "QuerySet[Any, Any]":
+        return Run.objects.filter(id=id).values_list("label", "facts", "encrypted")
+
+    expected = {
+        "all": [*map(list, model.objects.order_by("-pk").values_list())],
+        "one": [[run.label, run.facts, run.encrypted]],
+        "none": [],
+    }
+    times_built = set()
+    for _ in range(2):
+        with CaptureQueriesContext(connection) as sent:
+            together = select_together(
+                all=(all_rows, ()), one=(of_run, [run.id]), none=(of_run, [uuid4()])
+            )
+        assert len(sent) == 1
+        assert together == expected
+        times_built.add(len(built))
+    assert len(times_built) == 1
 
 
 def test_nothing_is_sent_where_no_row_can_match() -> None:

