@@ -186,7 +186,8 @@ def signed_channels(
     # If several gates read a channel, the first in the structure represents them.
     reading: dict[str, str] = {}
     for gate in asked_gates(records, structure):
-        for channel in (*(gate.reads or ()), *gate.shows):
+        channels = (*(gate.reads or ()), *gate.shows)
+        for channel in channels:
             reading.setdefault(channel, gate.node)
     return {**reading, **after, **declaring, **before}
 
@@ -237,7 +238,9 @@ def _writers(stretches: Sequence[Stretch], records: _Records) -> _Writers:
     writes_by_line: dict[tuple[UUID, int], list[GatedWrite]] = defaultdict(list)
     for run, line, write in _gated_writes(records):
         writes_by_line[run, line].append(write)
-    logged = {(run, seq): event_seq for run, seq, event_seq in records["ends"]}
+    logged: dict[tuple[UUID, int], int] = {}
+    for run, seq, event_seq in records["ends"]:
+        logged[run, seq] = event_seq
 
     before: dict[str, str] = {}
     after: dict[str, str] = {}
@@ -245,8 +248,10 @@ def _writers(stretches: Sequence[Stretch], records: _Records) -> _Writers:
     for stretch in reversed(stretches):
         until = None
         if stretch.last is not None:
-            until = logged.get((stretch.run, stretch.last), 0)
-        for seq, channel, node in sorted(writes_by_line[stretch.run, stretch.line]):
+            end = (stretch.run, stretch.last)
+            until = logged.get(end, 0)
+        writes = writes_by_line[stretch.run, stretch.line]
+        for seq, channel, node in sorted(writes):
             if until is None or seq <= until:
                 before[channel] = node
             else:
@@ -264,10 +269,13 @@ def _gated_writes(records: _Records) -> Iterator[tuple[UUID, int, GatedWrite]]:
         # name none.
         gate_node = gate or node
         if gate_node != PATCH:
-            passed[run, line, node, visit, index] = (seq or 0, gate_node)
-    for run, line, node, visit, index, channel in records["settled_writes"]:
-        if (run, line, node, visit, index) in passed:
-            seq, gate_node = passed[run, line, node, visit, index]
+            asking = (run, line, node, visit, index)
+            passed[asking] = (seq or 0, gate_node)
+    for *columns, channel in records["settled_writes"]:
+        passage = passed.get(tuple(columns))
+        if passage is not None:
+            run, line, *_ = columns
+            seq, gate_node = passage
             yield run, line, (seq, channel, gate_node)
     for run, line, seq, channel, task in records["waived"]:
         yield run, line, (seq, channel, Task.parse(task).node)
@@ -286,23 +294,27 @@ _TASK = ("run", "line", "node", "visit", "index")
 
 def _query_of_settled(*places: Any) -> "QuerySet[Any, Any]":
     gate = KeyTextTransform("gate", "policy")
-    return _settled_requests(places).values_list(*_TASK, "settled_seq", gate)
+    requests = _settled_requests(places)
+    return requests.values_list(*_TASK, "settled_seq", gate)
 
 
 def _query_of_settled_writes(*places: Any) -> "QuerySet[Any, Any]":
     # The first revisions are enough, because a write never changes its channel.
+    nodes = _settled_requests(places).values("node")
     writes = PendingWrite.objects.filter(
         _on_lines(places),
-        node__in=_settled_requests(places).values("node"),
+        node__in=nodes,
         revision=1,
     )
     return writes.order_by().values_list(*_TASK, "channel")
 
 
 def _settled_requests(places: Sequence[Any]) -> "QuerySet[ApprovalRequest]":
-    return ApprovalRequest.objects.filter(
-        _on_lines(places), status=RequestStatus.APPLIED
-    ).order_by()
+    requests = ApprovalRequest.objects.filter(
+        _on_lines(places),
+        status=RequestStatus.APPLIED,
+    )
+    return requests.order_by()
 
 
 def _query_of_waived(*places: Any) -> "QuerySet[Any, Any]":
