@@ -245,7 +245,16 @@ class PasskeyAdmin(ReadOnlyRows):
         return super().changelist_view(request, {**(extra_context or {}), **extra})
 
 
-class DoorForm(forms.Form):
+class RefusableForm(forms.Form):
+    """A form whose act may still be refused."""
+
+    def refuse(self, error: CountersignError) -> None:
+        """Show why, at the field that the refusal names."""
+        field = error.facts.get("path")
+        self.add_error(field if field in self.fields else None, f"{error.message}.")
+
+
+class DoorForm(RefusableForm):
     """The form of a new door."""
 
     slug = forms.CharField(label="Name, as it stands in the address")
@@ -274,7 +283,7 @@ class DoorForm(forms.Form):
         return account
 
 
-class SecretForm(forms.Form):
+class SecretForm(RefusableForm):
     """The next secret of a door."""
 
     secret = DoorForm.base_fields["secret"]
@@ -320,7 +329,7 @@ class DoorAdmin(ReadOnlyRows):
             try:
                 door, secret = doors.make_door(**form.cleaned_data, by=request.user)
             except CountersignError as error:
-                form.add_error(None, f"{error.message}.")
+                form.refuse(error)
             else:
                 return self._page(request, door=door, secret=secret)
         return self._page(request, form=form)
@@ -344,7 +353,7 @@ class DoorAdmin(ReadOnlyRows):
                     row.id, **form.cleaned_data, by=request.user
                 )
             except CountersignError as error:
-                form.add_error(None, f"{error.message}.")
+                form.refuse(error)
             else:
                 return self._page(request, door=row, secret=secret)
         return self._page(request, door=row, form=form)
@@ -396,7 +405,8 @@ class DoorMessageAdmin(ReadOnlyRows):
     list_select_related = ("door",)
     list_filter = ("status",)
     ordering = ("-at",)
-    search_fields = ("=key", "=message_id")
+    # Not "=key", for `iexact` reads no index.
+    search_fields = ("key__exact", "message_id__exact")
     actions = ("deliver_again",)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:

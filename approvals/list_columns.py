@@ -121,10 +121,14 @@ IS_NOT = {
     "postgresql": "IS DISTINCT FROM",
 }
 NAMES = {
+    # A row that was changed may hold anything. It is verified before it is sent to.
     "sqlite": """
-        (webhook.{list} = '[]' OR EXISTS (
-            SELECT 1 FROM json_each(webhook.{list}) named WHERE named.value = {name}
-        ))
+        CASE WHEN json_valid(webhook.{list}) THEN
+            webhook.{list} = '[]' OR EXISTS (
+                SELECT 1 FROM json_each(webhook.{list}) named
+                WHERE named.value = {name}
+            )
+        ELSE TRUE END
     """,
     "postgresql": "(webhook.{list} = '[]' OR webhook.{list} ? ({name}))",
 }

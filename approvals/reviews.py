@@ -8,10 +8,10 @@ transaction. `approvals.signing` does the arithmetic; this module holds the tran
 
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
@@ -98,7 +98,7 @@ __all__ = [
 
 @frozen
 class _Beside:
-    """Drafts of decisions, and claims on requests: whether a run has any, and when they
+    """Drafts of decisions, and claims on open requests: whether a run has any, and when they
     were read by the database's clock.
     """
 
@@ -367,14 +367,10 @@ def _lock_requests(
     require_count(run.id, count, run.decisions, exactly=True)
 
     tasks = {record[:4] for record in records}
-    # SQL finds the requests by node, and a node may have more tasks than these.
-    nodes = query_cache.padded({node for _, node, _, _ in tasks})
-    candidates = query_cache.select_locked(
-        ApprovalRequest, _query_at_nodes, run.id, *nodes
-    )
     by_line: dict[int, list[ApprovalRequest]] = {}
     # When several requests asked about the same writes, the last one counts. Their ids
     # come from the clocks of several hosts.
+    candidates = _lock_candidates(run.id, tasks)
     for request in sorted(candidates, key=attrgetter("line", "ordinal")):
         if (request.line, request.node, request.visit, request.index) in tasks:
             by_line.setdefault(request.line, []).append(request)
@@ -389,12 +385,31 @@ def _lock_requests(
     return requests_by_write, beside
 
 
+def _lock_candidates(
+    run: UUID, tasks: Collection[tuple[int, str, int, int]]
+) -> list[ApprovalRequest]:
+    """Lock the requests of these tasks (line, node, visit, index), in order of id, and
+    some more: each list of the query on its own also meets tasks that nobody named.
+    """
+    lines = query_cache.padded({line for line, *_ in tasks})
+    nodes = query_cache.padded({node for _, node, _, _ in tasks})
+    visits = query_cache.padded({visit for *_, visit, _ in tasks})
+    query = _query_at_visits(len(lines), len(nodes))
+    return query_cache.select_locked(
+        ApprovalRequest, query, run, *lines, *nodes, *visits
+    )
+
+
 def _query_of_writes(run: UUID, *writes: UUID) -> "QuerySet[Any, Any]":
     rows = PendingWrite.objects.filter(run=run, write__in=writes).order_by()
+    # Without the status it would look at each request that the run ever had.
+    claimed = RequestClaim.objects.filter(
+        request__run=run, request__status=RequestStatus.OPEN
+    )
     with_counts = rows.annotate(
         decided=Coalesce(Subquery(query_count(run)), 0),
         drafted=Exists(Draft.objects.filter(run=run)),
-        claimed=Exists(RequestClaim.objects.filter(request__run=run)),
+        claimed=Exists(claimed),
         # Sightings are by this clock, and signatures are compared with them.
         moment=kept_now(),
     )
@@ -402,9 +417,22 @@ def _query_of_writes(run: UUID, *writes: UUID) -> "QuerySet[Any, Any]":
     return with_counts.values_list(*columns, "moment")
 
 
-def _query_at_nodes(run: UUID, *nodes: str) -> "QuerySet[ApprovalRequest]":
-    requests = ApprovalRequest.objects.filter(run=run, node__in=nodes)
-    return requests.order_by("id").select_for_update()
+@cache
+def _query_at_visits(lines: int, nodes: int) -> query_cache.Query:
+    """Return the builder of the query for the requests of so many lines and nodes, and
+    of visits. A loop may have asked very often: only these are read, by their index.
+    """
+
+    def query(run: UUID, *values: Any) -> "QuerySet[ApprovalRequest]":
+        requests = ApprovalRequest.objects.filter(
+            run=run,
+            line__in=values[:lines],
+            node__in=values[lines : lines + nodes],
+            visit__in=values[lines + nodes :],
+        )
+        return requests.order_by("id").select_for_update()
+
+    return query
 
 
 def _write(act: Signing, receipt: Receipt, *, has_drafts: bool) -> None:

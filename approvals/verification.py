@@ -21,9 +21,15 @@ from approvals.models import (
     ApprovalRequest,
     Decision,
     Delegation,
+    Door,
+    DoorMessage,
+    Passkey,
     Receipt,
+    RequestClaim,
     RequestReviewer,
     RequestStatus,
+    StandingPolicy,
+    Webhook,
 )
 from approvals.people.comment_faults import faults_of_comments
 from approvals.people.standing_faults import faults_of_standing_policies
@@ -32,9 +38,9 @@ from checkpoints.core.outcome_lines import REPORTED
 from checkpoints.db.pages import pages
 from checkpoints.models import PendingWrite, RunEvent
 from checkpoints.sealing import sealed_rows
-from checkpoints.sealing.seal_fault import fault_of
+from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_columns import read_value
-from checkpoints.sealing.sealed_rows import PLAIN
+from checkpoints.sealing.sealed_rows import PLAIN, Protection
 from checkpoints.verification import LIST_DIFFERS, Fault, Subject
 from checkpoints.verification.line_facts import facts_of
 from orchestrator.engine.errors import CountersignError, TamperedRow
@@ -58,6 +64,16 @@ _CLOSING_EVENTS = {
     "expired": "request_expired",
 }
 """The event that records how a request was closed, by its status."""
+OF_INSTALLATION: tuple[type[Model], ...] = (
+    Delegation,
+    Door,
+    DoorMessage,
+    Passkey,
+    RequestClaim,
+    StandingPolicy,
+    Webhook,
+)
+"""The tables with sealed rows that belong to no single run's record."""
 _DECISION_EVENTS = ("decision_signed", waivers.LINE)
 _STATUSES_OF_DECISIONS = (
     RequestStatus.OPEN,
@@ -80,6 +96,15 @@ def approvals(subject: Subject) -> Iterator[Fault]:
 
 
 # Decisions.
+
+
+def faults_of_seals(model: type[Model]) -> Iterator[SealFault]:
+    """Yield the faults of those rows of the installation that do not match their seals."""
+    for page in pages(model._default_manager.all(), "id"):
+        for row in page:
+            fault = fault_of(row, Protection(getattr(row, "encrypted", False)))
+            if fault is not None:
+                yield fault
 
 
 def _faults_of_decisions(subject: Subject) -> Iterator[Fault]:

@@ -390,6 +390,12 @@ def _door_message_offered(facts: Facts) -> str:
     return f"offered message {facts.get('message', '')} at the door {door} again"
 
 
+def _door_messages_removed(facts: Facts) -> str:
+    count = counted(facts.get("count", 0), "message")
+    door = facts.get("door", "")
+    return f"removed {count} that the door {door} had not delivered in seven days"
+
+
 def _token_revoked(facts: Facts) -> str:
     return f"revoked token {facts.get('token', '')} of {_subject(facts)}"
 
@@ -645,6 +651,7 @@ KINDS: dict[str, tuple[str, Words]] = {
     "door_rotated": ("Secret of a door changed", _door_rotated),
     "door_switched": ("Door switched", _door_switched),
     "door_message_offered": ("Message offered again", _door_message_offered),
+    "door_messages_removed": ("Undelivered messages removed", _door_messages_removed),
     "refused_confirmation": (
         "Refused: not confirmed",
         _always("was refused: did not show that it was they who sign"),

@@ -60,6 +60,8 @@ ANSWERED = (RequestStatus.SETTLED, RequestStatus.APPLIED)
 KEPT_DAYS = 7
 LONGEST_KEY = 200
 REMOVED_AT_ONCE = 1000
+NAMED_IN_LINE = 20
+"""The most removed messages that a line of the audit log names."""
 ERASED = "erased"
 REASONS = {
     "door_closed": "the door is switched off, or its time is over",
@@ -159,13 +161,42 @@ def deliver_again(message_id: UUID | str, *, by: Any) -> DoorMessage:
 
 
 def messages_that_are_old(lease: JobLease) -> Iterator[Step]:
-    """Remove messages after `KEPT_DAYS`, in batches."""
+    """Remove messages after `KEPT_DAYS`, in batches. Those that were not delivered leave
+    a line in the audit log.
+    """
     removed = int(lease.place or 0)
-    old = DoorMessage.objects.filter(at__lt=db_in(-KEPT_DAYS * 86_400)).order_by("at")
-    while ids := list(old.values_list("id", flat=True)[:REMOVED_AT_ONCE]):
-        DoorMessage.objects.filter(id__in=ids).delete()
-        removed += len(ids)
+    while batch := _remove_oldest():
+        removed += batch
         yield Step(removed, note="old messages removed", place=removed)
+
+
+@transaction.atomic
+def _remove_oldest() -> int:
+    """Remove a batch of old messages, and return how many."""
+    old = DoorMessage.objects.filter(at__lt=db_in(-KEPT_DAYS * 86_400)).order_by("at")
+    # Without their bodies. One that is being delivered is left to the next turn.
+    columns = old.only("door", "message_id", "key", "status")
+    locked = columns.select_for_update(skip_locked=True)
+    batch = list(locked[:REMOVED_AT_ONCE])
+    undelivered: dict[UUID, list[DoorMessage]] = {}
+    for message in batch:
+        if message.status != MessageStatus.DELIVERED:
+            undelivered.setdefault(message.door_id, []).append(message)
+    for door in Door.objects.filter(id__in=undelivered):
+        rows = undelivered[door.id]
+        audit_log.record(
+            "door_messages_removed",
+            actor=None,
+            graph=door.graph,
+            door=door.slug,
+            count=len(rows),
+            first=[
+                {"message": row.message_id, "key": row.key}
+                for row in rows[:NAMED_IN_LINE]
+            ],
+        )
+    DoorMessage.objects.filter(id__in=[message.id for message in batch]).delete()
+    return len(batch)
 
 
 def close_message(message: DoorMessage, status: str, code: str = "") -> None:
@@ -205,7 +236,13 @@ def _locked_run(graph: str, key: str) -> Run | None:
     """
     rows = Run.objects.filter(key=key, graph=graph, imported=False)
     run_id = rows.values_list("id", flat=True).first()
-    return None if run_id is None else locked_run.lock_run(run_id)
+    if run_id is None:
+        return None
+    try:
+        return locked_run.lock_run(run_id)
+    except UnknownThing:
+        # Retention has removed it since the query above.
+        return None
 
 
 def _run_or_fault(graph: str, key: str) -> tuple[Run | None, str]:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 
 from approvals.doors.pointers import is_pointer
@@ -30,7 +30,9 @@ from checkpoints.db.clock import read_now
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json, read_value
 from checkpoints.sealing.sealed_rows import Protection
+from orchestrator.engine import registry
 from orchestrator.engine.errors import InvalidValue, UnknownThing
+from orchestrator.engine.graphs.effect import HUMAN
 
 LONGEST_SLUG = 60
 LONGEST_NAME = 200
@@ -62,6 +64,7 @@ def make_door(
     """
     _require_manager(by)
     _require_slug(slug)
+    _require_question(graph, node)
     require_service_account(checked_person(account, "account"))
     secret = _checked_secret(secret)
     if until is not None and checked_moment(until, "until") <= read_now():
@@ -72,8 +75,8 @@ def make_door(
         account=account,
         secret=pack_json(secret),
         encrypted=protection.encrypted,
-        graph=checked_text(graph, "graph", least=1, most=LONGEST_NAME),
-        node=checked_text(node, "node", least=1, most=LONGEST_NAME),
+        graph=graph,
+        node=node,
         key_pointer=_checked_pointer(key_pointer, "key_pointer", least=1),
         answer_pointer=_checked_pointer(answer_pointer, "answer_pointer", least=0),
         until=until,
@@ -82,10 +85,7 @@ def make_door(
     )
     sealed_rows.seal_and_encrypt([door], protection)
     with transaction.atomic():
-        # The name of a door is in the settings of its sender, and stays.
-        if Door.objects.filter(slug=slug).exists():
-            raise InvalidValue("there is a door of this name", path="slug")
-        door.save(force_insert=True)
+        _insert(door)
         name = account.get_username()
         audit_log.record("door_made", actor=by, graph=graph, door=slug, account=name)
     return door, secret
@@ -172,6 +172,44 @@ def _require_slug(slug: Any) -> None:
         raise InvalidValue(
             "the name of a door has small letters, digits and hyphens", path="slug"
         )
+
+
+def _require_question(graph: Any, node: Any) -> None:
+    """Raise `InvalidValue` unless this node asks people in a registered version of this
+    graph.
+    """
+    checked_text(graph, "graph", least=1, most=LONGEST_NAME)
+    checked_text(node, "node", least=1, most=LONGEST_NAME)
+    graphs = {compiled.name for compiled in registry.all()}
+    if graph not in graphs:
+        raise _unknown(f"there is no graph {graph}; there are", graphs, path="graph")
+    # Runs of an older version may still come to a node that the newest one lacks.
+    versions = [compiled for compiled in registry.all() if compiled.name == graph]
+    asking = {
+        candidate.name
+        for version in versions
+        for candidate in version.nodes.values()
+        if candidate.gated and candidate.effect == HUMAN
+    }
+    if node not in asking:
+        words = f"graph {graph} asks nobody at {node}; the nodes that ask are"
+        raise _unknown(words, asking, path="node")
+
+
+def _unknown(words: str, names: set[str], *, path: str) -> InvalidValue:
+    """Return the refusal of a name, with those that there are."""
+    listed = ", ".join(sorted(names)) or "none"
+    return InvalidValue(f"{words}: {listed}", path=path)
+
+
+def _insert(door: Door) -> None:
+    """Insert a new door. Raises `InvalidValue` if there is one of its name."""
+    try:
+        with transaction.atomic():
+            door.save(force_insert=True)
+    except IntegrityError:
+        # The name of a door is in the settings of its sender, and stays.
+        raise InvalidValue("there is a door of this name", path="slug") from None
 
 
 def _checked_secret(secret: str) -> str:

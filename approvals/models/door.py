@@ -101,6 +101,9 @@ class DoorMessage(Sealed):
         indexes = [
             models.Index(fields=["key", "graph"], name="door_message_of_run"),
             models.Index(fields=["at"], name="door_message_age"),
+            # Filter and search of the admin's list.
+            models.Index(fields=["status", "-at", "-id"], name="door_message_status"),
+            models.Index(fields=["message_id"], name="door_message_id"),
         ]
 
     def __str__(self) -> str:

@@ -17,7 +17,6 @@ from django.utils import timezone
 
 from approvals.gates.withdrawal import who_asked, withdraw_requests
 from checkpoints.audit import lines as audit_log
-from checkpoints.core import work_sums
 from checkpoints.core.status import ENDS, Status
 from checkpoints.db import query_cache
 from checkpoints.event_log import NewEvent
@@ -32,7 +31,7 @@ from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import Task, registry
 from orchestrator.engine.errors import InvalidValue, WrongStatus
 from orchestrator.execution.open_superstep import safe_again
-from orchestrator.execution.stop_log import log_end
+from orchestrator.execution.stop_log import log_end, log_stop
 
 MOST_REASON = 10_000
 _OVER = ENDS | {Status.TAMPERED}
@@ -142,7 +141,7 @@ def _become_unknown(
         error=sealed_rows.encrypted(run, "error", pack_json(error), protection_of(run)),
         error_code=error["code"],
     )
-    transaction.on_commit(partial(work_sums.count, "runs_unknown"))
+    transaction.on_commit(partial(log_stop, run, Status.UNKNOWN, error))
 
 
 def _change_status(

@@ -16,7 +16,7 @@ from checkpoints.queue.leases import Lease
 log = structlog.get_logger(__name__)
 
 
-def log_stop(lease: Lease, status: str, error: Mapping[str, Any]) -> None:
+def log_stop(run: Lease | Run, status: str, error: Mapping[str, Any]) -> None:
     """Log `run_failed`, `run_unknown`, `run_incompatible` or `run_tampered`, after that
     was committed, and count it.
 
@@ -29,10 +29,10 @@ def log_stop(lease: Lease, status: str, error: Mapping[str, Any]) -> None:
     work_sums.count(f"runs_{status}")
     log.error(
         f"run_{status}",
-        run=str(lease.id),
-        key=lease.key,
-        graph=lease.graph,
-        version=lease.version,
+        run=str(run.id),
+        key=run.key,
+        graph=run.graph,
+        version=run.version,
         code=error.get("code", ""),
         node=error.get("node", ""),
         error_type=error.get("type", ""),

@@ -13,9 +13,10 @@ from uuid import UUID
 
 from django.contrib.auth import get_user_model
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.utils.dateparse import parse_datetime
 
+from approvals import verification
 from checkpoints import key_rotation
 from checkpoints.audit import chain as audit_chain
 from checkpoints.audit import lines as audit_log
@@ -147,26 +148,19 @@ def _verify_installation(result: Verified) -> Iterator[Verified]:
 
 def _faults_of_installation() -> Iterator[Fault]:
     """Yield the faults of each table; an examiner that raises ends no other."""
-    examiners = (
-        (LegalHold, kept_in_installation),
-        (MemoryTrace, memory_of_nobody),
-        (MemoryLanding, versions_landed_twice),
-        (GraphVersion, version_faults),
-        (ApiToken, _faults_of_tokens),
-        (BulkFork, _faults_of_bulk_forks),
-    )
-    for model, examine in examiners:
-        yield from without_raising(examine(), model._meta.db_table)
-
-
-def _faults_of_tokens() -> Iterator[Fault]:
-    for fault in token_faults():
-        yield _of_installation(fault)
-
-
-def _faults_of_bulk_forks() -> Iterator[Fault]:
-    for fault in bulk_fork_faults():
-        yield _of_installation(fault)
+    examiners: list[tuple[type[Model], Iterator[Fault]]] = [
+        (LegalHold, kept_in_installation()),
+        (MemoryTrace, memory_of_nobody()),
+        (MemoryLanding, versions_landed_twice()),
+        (GraphVersion, version_faults()),
+        (ApiToken, map(_of_installation, token_faults())),
+        (BulkFork, map(_of_installation, bulk_fork_faults())),
+    ]
+    for model in verification.OF_INSTALLATION:
+        faults = verification.faults_of_seals(model)
+        examiners.append((model, map(_of_installation, faults)))
+    for model, examined in examiners:
+        yield from without_raising(examined, model._meta.db_table)
 
 
 def _of_installation(fault: SealFault) -> Fault:

@@ -17,6 +17,7 @@ from securesystemslib import dsse, signer
 from approvals.exported_receipt import PAYLOAD_TYPE, export_receipt
 from approvals.models import Decision
 from checkpoints import bundle
+from checkpoints.bundle.receipt_verifier import verify_receipt
 from checkpoints.models import AuditLine, PendingWrite, Run, RunEvent
 from checkpoints.verification.removed_history import (
     RemovedHistory,
@@ -26,6 +27,7 @@ from checkpoints.verification.removed_history import (
 from orchestrator.engine.errors import TamperedRow, UnknownThing
 from tests.support import cast
 from tests.support.bundles import lines_of, signed_run
+from tests.support.doors import Sender, waiting_run
 from tests.support.dsse import opened
 from tests.support.forging import remove, tamper
 from tests.support.paid_claims import claim
@@ -115,6 +117,28 @@ def test_an_off_the_shelf_verifier_accepts_it(run: Run) -> None:
     envelope.payload += b" "
     with pytest.raises(Exception, match="signatures"):
         envelope.verify([key], 1)
+
+
+def test_a_decision_through_a_door_is_verified_offline_and_no_bit_may_change() -> None:
+    sender = Sender()
+    waiting_run()
+    sender.send("evt_7", paid=40)
+    file = export_receipt(Decision.objects.get().id)
+    public_key = bundle.public_key()
+    verdict = verify_receipt(file, public_key)
+    assert (verdict.ok, verdict.reason) == (True, "")
+    document = opened(file, PAYLOAD_TYPE, public_key)
+    assert document["decision"]["by"] == sender.account.username
+    assert document["decision"]["reason"] == "Message evt_7 at the door bank"
+    assert document["write"]["seen"]["value"] is None
+    assert document["write"]["final_value"] == 40
+    envelope = json.loads(file)
+    payload = base64.b64decode(envelope["payload"])
+    for place in range(0, len(payload), 97):
+        changed = bytearray(payload)
+        changed[place] ^= 1
+        envelope["payload"] = base64.b64encode(changed).decode()
+        assert not verify_receipt(json.dumps(envelope).encode(), public_key).ok
 
 
 def test_it_is_for_who_signed_and_for_auditors_who_see_the_run(

@@ -521,6 +521,21 @@ def test_without_a_webhook_that_wants_it_no_notice_of_a_run_is_written(
     assert len(captured) == 1
 
 
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="elsewhere a column is JSON")
+@pytest.mark.parametrize("column", ["events", "graphs"])
+def test_a_run_ends_whatever_was_written_into_the_row_of_a_webhook(column: str) -> None:
+    _wanting("run.failed")
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA ignore_check_constraints = ON")
+        cursor.execute(f"UPDATE approvals_webhook SET {column} = '[broken'")  # noqa: S608
+        cursor.execute("PRAGMA ignore_check_constraints = OFF")
+    run = a_run(status="running")
+    Run.objects.filter(id=run.id).update(status="failed")
+    run.refresh_from_db()
+    assert run.status == "failed"
+    assert notices.events() == [("run.failed", "failed")]
+
+
 def test_a_graph_of_any_name_is_noted() -> None:
     name = 'zahlung-„ä"\\'
     _wanting("run.failed", graphs=(name,))

@@ -83,6 +83,7 @@ AUDIT = {
         "door_rotated",
         "door_switched",
         "door_message_offered",
+        "door_messages_removed",
         "refused_tampered",
         "refused_settle",
         "refused_resume",

@@ -3,14 +3,16 @@ is lost, and none takes effect twice.
 """
 
 import random
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 
+from approvals.doors import verbs as doors
 from approvals.models import Decision, DoorMessage
 from checkpoints.core.status import Status
 from orchestrator import runs
-from orchestrator.engine.errors import CountersignError
+from orchestrator.engine.errors import CountersignError, InvalidValue
 from tests.races.meeting import TRIALS, meet, whole, work
 from tests.support import cast, run_actions
 from tests.support.doors import Sender, ask_only, waiting_run, work_off
@@ -100,3 +102,24 @@ def test_of_a_message_and_a_person_at_once_one_answers(rita: User) -> None:
         assert (message.status == "refused") == is_signed
         assert Decision.objects.filter(run=run.id).count() == 1
         whole(run)
+
+
+def test_of_two_doors_of_a_name_at_once_one_is_made() -> None:
+    chance = random.Random(25)
+    account = Sender().account
+    for trial in range(TRIALS):
+
+        def make(slug: str = f"door-{trial}") -> Any:
+            return doors.make_door(
+                slug,
+                account=account,
+                graph="asking",
+                node="ask",
+                key_pointer="/order",
+                by=None,
+            )
+
+        met = meet(chance, make, make)
+        refusals = [answer for answer in met if isinstance(answer, InvalidValue)]
+        assert len(refusals) == 1
+        assert refusals[0].facts["path"] == "slug"

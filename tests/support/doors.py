@@ -34,6 +34,7 @@ class Sender:
     """A service with the secret of a door."""
 
     def __init__(self, **columns: Any) -> None:
+        registered(asking(fn=ask_only))
         self.account = run_actions.reviewer(service_account())
         values = {
             "account": self.account,

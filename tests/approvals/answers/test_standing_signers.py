@@ -211,6 +211,16 @@ def test_who_went_back_is_asked_themselves(rita: Any, reto: Any) -> None:
     assert verify_run(fork.id) == []
 
 
+def test_forks_of_one_point_together_never_pass_its_uses(rita: Any, reto: Any) -> None:
+    first = waiting()
+    policy = policy_of(first, rita, most_uses=1)
+    start = first.checkpoints.order_by("seq").first()
+    forks = [runs.fork(start, by=reto) for _ in range(2)]
+    ended = [runs.advance(fork.id).status for fork in forks]
+    assert ended == ["completed", "paused"]
+    assert uses([policy]) == [1]
+
+
 def test_nothing_begins_on_a_policy_that_was_revoked(rita: Any) -> None:
     paid: list[Any] = []
     policy = policy_of(waiting(), rita)

@@ -236,6 +236,40 @@ def test_messages_are_removed_after_a_week() -> None:
     assert DoorMessage.objects.get().message_id == "msg_2"
 
 
+def test_messages_that_were_not_delivered_are_not_removed_silently() -> None:
+    sender = Sender()
+    waiting_run("B-1")
+    sender.send("msg_1", key="B-1")
+    sender.send("msg_2", key="A-2")
+    sender.send("msg_3", key="A-3")
+    DoorMessage.objects.update(at="2020-01-01T00:00Z")
+    kinds.advance(jobs.add_job("sweep_door_messages"))
+    assert not DoorMessage.objects.exists()
+    line = AuditLine.objects.get(kind="door_messages_removed")
+    assert (line.graph, line.facts["door"], line.facts["count"]) == (
+        "asking",
+        "bank",
+        2,
+    )
+    named = {(row["message"], row["key"]) for row in line.facts["first"]}
+    assert named == {("msg_2", "A-2"), ("msg_3", "A-3")}
+
+
+def test_a_message_for_a_run_that_is_removed_at_the_same_moment_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sender = Sender()
+    waiting_run()
+
+    def removed(run_id: Any) -> Run:
+        raise UnknownThing("there is no such run")
+
+    monkeypatch.setattr("checkpoints.ledger.locked_run.lock_run", removed)
+    assert sender.send().status_code == 202
+    work_off()
+    assert came_of() == ("kept", "")
+
+
 def test_a_message_that_is_removed_at_the_same_moment_keeps_no_other_waiting() -> None:
     sender = Sender()
     sender.send("msg_1", paid=1)

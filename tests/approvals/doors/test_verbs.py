@@ -4,8 +4,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from django.contrib import admin
 from django.contrib.auth.models import User
-from django.test import Client
+from django.db import connection
+from django.test import Client, RequestFactory
 
 from approvals.doors import verbs as doors
 from approvals.models import Door, DoorMessage
@@ -13,13 +15,26 @@ from checkpoints.models import AuditLine
 from checkpoints.sealing.sealed_rows import Protection, verify_row
 from orchestrator.engine.errors import InvalidValue, TamperedRow, UnknownThing
 from tests.support import cast
-from tests.support.doors import Sender, came_of, service_account, waiting_run
+from tests.support.doors import (
+    Sender,
+    ask_only,
+    came_of,
+    service_account,
+    waiting_run,
+)
+from tests.support.question_graphs import asking
 from tests.support.sealed_tables import ONE_KEY
+from tests.support.small_graphs import registered
 from tests.support.stewards import browser_of, text
 
 pytestmark = pytest.mark.django_db
 
 COLUMNS: dict[str, Any] = {"graph": "asking", "node": "ask", "key_pointer": "/order"}
+
+
+@pytest.fixture(autouse=True)
+def _graph() -> None:
+    registered(asking(fn=ask_only))
 
 
 def test_a_door_is_sealed_and_its_secret_encrypted(
@@ -49,6 +64,9 @@ def test_a_door_is_sealed_and_its_secret_encrypted(
         ("key_pointer", {"key_pointer": "order"}),
         ("answer_pointer", {"answer_pointer": "paid"}),
         ("graph", {"graph": ""}),
+        ("graph", {"graph": "unknown"}),
+        ("node", {"node": "unknown"}),
+        ("node", {"node": "after"}),
         ("until", {"until": datetime(2020, 1, 1, tzinfo=UTC)}),
         ("secret", {"secret": "whsec_short"}),
     ],
@@ -61,6 +79,14 @@ def test_what_is_wrong_with_a_door_is_refused_by_name(
         doors.make_door(**values, account=service_account(), by=None)
     assert refused.value.facts["path"] == path
     assert not Door.objects.exists()
+
+
+def test_the_refusal_of_an_unknown_name_lists_those_that_there_are() -> None:
+    account = service_account()
+    for wrong, listed in (({"graph": "x"}, "asking"), ({"node": "after"}, ": ask")):
+        with pytest.raises(InvalidValue) as refused:
+            doors.make_door("bank", **{**COLUMNS, **wrong}, account=account, by=None)
+        assert listed in refused.value.message
 
 
 def test_a_name_is_taken_once() -> None:
@@ -130,7 +156,13 @@ def test_a_steward_makes_a_door_in_the_admin_and_reads_its_secret_once(
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"account": "nobody-here"}, {"slug": "A b"}, {"key_pointer": "x"}]
+    "wrong",
+    [
+        {"account": "nobody-here"},
+        {"slug": "A b"},
+        {"key_pointer": "x"},
+        {"node": "after"},
+    ],
 )
 def test_the_form_says_what_is_wrong(
     people: cast.People, wrong: dict[str, str]
@@ -139,6 +171,7 @@ def test_the_form_says_what_is_wrong(
     steward = browser_of(people.steward)
     html = text(steward.post("/admin/approvals/door/add/", form(**wrong)))
     assert "errorlist" in html
+    assert "errorlist nonfield" not in html
     assert not Door.objects.exists()
 
 
@@ -190,3 +223,16 @@ def test_who_manages_no_doors_may_look_and_change_nothing(people: cast.People) -
     auditor.post("/admin/approvals/door/", chosen)
     assert Door.objects.get().enabled
     assert Client().get(secret_page).status_code == 302
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="its plans name indexes")
+def test_the_list_of_messages_is_filtered_and_searched_by_indexes(
+    rf: RequestFactory,
+) -> None:
+    page = admin.site._registry[DoorMessage]
+    rows = DoorMessage.objects.order_by("-at", "-id")
+    searched, _ = page.get_search_results(rf.get("/"), rows, "msg_1")
+    for query in (searched, rows.filter(status="refused")):
+        plan = query.explain()
+        assert "USING INDEX door_message_" in plan
+        assert "SCAN" not in plan

@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypedDict
 from uuid import UUID
 
 import pytest
+from django.db import transaction
 from django.test import Client
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import empty_checkpoint
@@ -476,3 +477,21 @@ def test_two_removals_at_once_leave_what_both_leave(
     saver.prune(["t-1"])
     assert len(list(saver.list(thread("t-1")))) == 1
     saver.put(thread("t-1"), empty_checkpoint(), {"step": 1}, {})
+
+
+def test_each_line_that_is_gone_is_named_before_and_after_a_prune() -> None:
+    saver = CountersignSaver()
+    _answered(saver)
+    _each_line_is_missed(_run())
+    saver.prune(["t-1"])
+    _each_line_is_missed(_run())
+
+
+def _each_line_is_missed(run: Run) -> None:
+    rows = RunEvent.objects.filter(run=run.id)
+    assert rows.count() >= 5
+    for row in rows:
+        with transaction.atomic():
+            rows.filter(id=row.id).delete()
+            assert any("gone" in fault.reason for fault in verify_run(run.id)), row.type
+            transaction.set_rollback(True)

@@ -13,6 +13,7 @@ import pytest
 from django.utils import timezone
 
 from approvals.models import Decision, RequestStatus
+from approvals.webhooks import verbs as webhooks
 from checkpoints import timeline
 from checkpoints.core import work_sums
 from checkpoints.core.status import Status
@@ -29,7 +30,7 @@ from orchestrator.engine.errors import InvalidValue, WrongStatus
 from orchestrator.execution import loop
 from tests.graphs_app import graphs
 from tests.races.meeting import Thread
-from tests.support import cast, run_actions, secret_claim
+from tests.support import cast, notices, run_actions, secret_claim
 from tests.support.forging import rewrite, tamper
 from tests.support.processes import calls
 from tests.support.run_actions import event_payloads, log, sign, start, state
@@ -345,15 +346,24 @@ def test_a_run_with_an_unknown_effect_is_unknown_first_and_cancelled_when_it_is_
     assert calls(tmp_path, "sent") == []
 
 
-def test_a_cancelled_run_that_becomes_unknown_is_counted_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_cancelled_run_that_becomes_unknown_is_counted_logged_and_noted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     sums = WorkSums(1)
     monkeypatch.setattr(work_sums, "installed", sums)
+    webhooks.add_webhook("https://example.org/", events=["run.unknown"], by=None)
     run = runs.cancel(with_an_open_intent(tmp_path, "send").id)
     assert run.status == Status.UNKNOWN
     runs.cancel(run.id)
     assert sums.totals()["runs_unknown"] == 1
+    [line] = [
+        record.msg
+        for record in caplog.records
+        if isinstance(record.msg, dict) and record.msg["event"] == "run_unknown"
+    ]
+    assert line["run"] == str(run.id)
+    assert (line["code"], line["node"]) == ("outcome_unknown", "send")
+    assert notices.events() == [("run.unknown", "unknown")]
 
 
 def test_an_unknown_run_that_is_cancelled_stays_unknown_until_it_is_settled(

@@ -4,11 +4,24 @@ does not. Who marks is named, and jobs ask again for the rights of who asked for
 
 import io
 from dataclasses import asdict
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.utils import timezone
 
+from approvals import reviews
+from approvals.models import (
+    ApprovalRequest,
+    Delegation,
+    Door,
+    DoorMessage,
+    Passkey,
+    RequestClaim,
+    Webhook,
+)
+from approvals.webhooks import verbs as webhooks
 from checkpoints.audit import chain as audit_chain
 from checkpoints.audit import lines as audit_log
 from checkpoints.models import AuditLine, Job, Run
@@ -17,8 +30,9 @@ from orchestrator import runs, tokens
 from orchestrator.jobs import kinds
 from orchestrator.jobs.integrity import Verified, Wanted, verify_runs
 from orchestrator.models import ApiToken
-from tests.support import api_graphs
+from tests.support import api_graphs, authenticators, run_actions
 from tests.support.cast import People
+from tests.support.doors import Sender, waiting_run
 from tests.support.forging import tamper
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -61,6 +75,35 @@ def test_all_is_looked_at_where_all_runs_are_wanted(people: People) -> None:
         Wanted(since="2020-01-01T00:00:00+00:00"),
     ):
         assert _verified(some).bad == []
+
+
+def test_sealed_rows_of_no_single_run_are_verified_with_all_runs(
+    people: People,
+) -> None:
+    sender = Sender()
+    sender.send()
+    waiting_run("B-1")
+    assert sender.send("msg_2", key="B-1").status_code == 200
+    webhooks.add_webhook("https://hooks.example.org/", by=None)
+    authenticators.registered(people.steward)
+    rita = run_actions.reviewer(people.reviewer)
+    waiting = ApprovalRequest.objects.get(run=waiting_run())
+    reviews.claim(waiting.id, by=rita)
+    ends = timezone.now() + timedelta(days=1)
+    reviews.delegate(to=people.steward, by=rita, ends=ends)
+    assert _verified(Wanted()).bad == []
+    changed = {
+        Delegation: {"ends_at": ends + timedelta(days=1)},
+        Door: {"node": "other"},
+        DoorMessage: {"key": "another"},
+        Passkey: {"rp_id": "elsewhere.example.org"},
+        RequestClaim: {"by_name": "another"},
+        Webhook: {"url": "https://elsewhere.example.org/"},
+    }
+    for model, values in changed.items():
+        tamper(model.objects.earliest("id"), **values)
+    tables = [fault["table"] for fault in _verified(Wanted()).bad]
+    assert tables == [model._meta.db_table for model in changed]
 
 
 def _marking(by: str) -> Job:

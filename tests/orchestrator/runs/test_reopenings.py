@@ -1,13 +1,14 @@
 """A steward re-opens an open request under the policy that its graph has now."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from django.utils import timezone
 from pydantic import BaseModel
 
-from approvals import deadlines
+from approvals import deadlines, folders
 from approvals.drafts import DraftChoice, save_drafts
 from approvals.exported_receipt import export_receipt
 from approvals.gates.request_state import why_of
@@ -189,6 +190,14 @@ def test_drafts_of_it_are_gone(rita: Any, people: cast.People) -> None:
     assert save_drafts(rita, run, [chosen], number=1)
     reopen(open_request(run).id, by=people.steward, reason=WHY)
     assert not Draft.objects.exists()
+
+    # The request that was closed asked about the same writes.
+    [row, _] = pending(run)
+    chosen = replace(chosen, revision=row.revision, hash=row.hash)
+    assert save_drafts(rita, run, [chosen], number=2)
+    assert [*folders.drafted_by(rita)] == [open_request(run)]
+    assert save_drafts(rita, run, [replace(chosen, verdict="")], number=3)
+    assert not folders.drafted_by(rita).exists()
 
 
 def test_only_stewards_may_and_only_with_a_reason(

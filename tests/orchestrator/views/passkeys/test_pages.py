@@ -273,3 +273,14 @@ def test_too_many_wrong_passwords_are_said_to_be_too_many(
             headers={"X-Fragment": "1"},
         )
     assert "too many wrong passwords" in answer.json()["message"]
+
+
+def test_an_account_with_a_passkey_stays_because_the_audit_log_names_it(
+    people: People, admin_client: Client
+) -> None:
+    authenticators.registered(people.reviewer, SITE)
+    address = reverse("admin:auth_user_delete", args=[people.reviewer.pk])
+    html = admin_client.post(address, {"post": "yes"}).content.decode()
+    assert "Cannot delete user" in html
+    assert "<li>audit line</li>" in html
+    assert User.objects.filter(pk=people.reviewer.pk).exists()
