@@ -233,6 +233,13 @@ class Variables(BaseModel):
             "a file with the certificate by which it signs, in PEM; two while it changes"
         ),
     )
+    saml_key: Text = Field(
+        "",
+        description=(
+            "a file with an RSA key and its certificate, in PEM: it [signs requests and "
+            "decrypts assertions](login.md#a-key-of-this-site)"
+        ),
+    )
     company_name: Text = Field(
         "your company", description="what the button of the log-in says"
     )

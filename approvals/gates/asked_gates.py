@@ -61,7 +61,8 @@ def queries_of_asked(runs: Sequence[UUID]) -> dict[str, KeptQuery]:
 
 
 def asked_gates(
-    records: Mapping[str, Iterable[Sequence[Any]]], structure: Mapping[str, Any]
+    records: Mapping[str, Iterable[Sequence[Any]]],
+    structure: Mapping[str, Any],
 ) -> list[AskedGate]:
     """Return the gates that runs have asked, on any of their lines, in the order in which
     this structure declares them; gates that it does not declare come last. `records` are
@@ -144,7 +145,8 @@ def _gate_of_request(request: ApprovalRequest) -> AskedGate:
 
 
 def _gates_of_answers(
-    records: Iterable[Sequence[Any]], declared: Mapping[str, Any]
+    records: Iterable[Sequence[Any]],
+    declared: Mapping[str, Any],
 ) -> Iterable[AskedGate]:
     """Yield the gates that let writes through because their check needed nobody, and
     those whose veto or automatic policy was asked.

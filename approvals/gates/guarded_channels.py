@@ -119,7 +119,9 @@ def guard_of_each(
 
 
 def _guard_of_each(
-    writers: "_Writers", compiled: Compiled, names: list[str]
+    writers: "_Writers",
+    compiled: Compiled,
+    names: list[str],
 ) -> dict[str, str]:
     before, after = writers
     if not _gated_nodes(compiled):
@@ -186,8 +188,7 @@ def signed_channels(
     # If several gates read a channel, the first in the structure represents them.
     reading: dict[str, str] = {}
     for gate in asked_gates(records, structure):
-        channels = (*(gate.reads or ()), *gate.shows)
-        for channel in channels:
+        for channel in (*(gate.reads or ()), *gate.shows):
             reading.setdefault(channel, gate.node)
     return {**reading, **after, **declaring, **before}
 
@@ -234,13 +235,14 @@ def _records_of(stretches: Sequence[Stretch]) -> _Records:
     return records
 
 
-def _writers(stretches: Sequence[Stretch], records: _Records) -> _Writers:
+def _writers(
+    stretches: Sequence[Stretch],
+    records: _Records,
+) -> _Writers:
     writes_by_line: dict[tuple[UUID, int], list[GatedWrite]] = defaultdict(list)
     for run, line, write in _gated_writes(records):
         writes_by_line[run, line].append(write)
-    logged: dict[tuple[UUID, int], int] = {}
-    for run, seq, event_seq in records["ends"]:
-        logged[run, seq] = event_seq
+    logged = {(run, seq): event_seq for run, seq, event_seq in records["ends"]}
 
     before: dict[str, str] = {}
     after: dict[str, str] = {}
@@ -248,10 +250,8 @@ def _writers(stretches: Sequence[Stretch], records: _Records) -> _Writers:
     for stretch in reversed(stretches):
         until = None
         if stretch.last is not None:
-            end = (stretch.run, stretch.last)
-            until = logged.get(end, 0)
-        writes = writes_by_line[stretch.run, stretch.line]
-        for seq, channel, node in sorted(writes):
+            until = logged.get((stretch.run, stretch.last), 0)
+        for seq, channel, node in sorted(writes_by_line[stretch.run, stretch.line]):
             if until is None or seq <= until:
                 before[channel] = node
             else:
@@ -264,21 +264,21 @@ def _gated_writes(records: _Records) -> Iterator[tuple[UUID, int, GatedWrite]]:
     nobody was needed, each with its run and line.
     """
     passed: dict[tuple[Any, ...], tuple[int, str]] = {}
-    for run, line, node, visit, index, seq, gate in records["settled"]:
+    for *task, seq, gate in records["settled"]:
         # What a patch set was signed at the gate that its request names; older requests
         # name none.
-        gate_node = gate or node
+        gate_node = gate or task[-1]
         if gate_node != PATCH:
-            asking = (run, line, node, visit, index)
-            passed[asking] = (seq or 0, gate_node)
-    for *columns, channel in records["settled_writes"]:
-        passage = passed.get(tuple(columns))
-        if passage is not None:
-            run, line, *_ = columns
-            seq, gate_node = passage
-            yield run, line, (seq, channel, gate_node)
-    for run, line, seq, channel, task in records["waived"]:
-        yield run, line, (seq, channel, Task.parse(task).node)
+            passed[tuple(task)] = (seq or 0, gate_node)
+    for *task, channel in records["settled_writes"]:
+        if tuple(task) not in passed:
+            continue
+        run, line, *_ = task
+        seq, gate_node = passed[tuple(task)]
+        yield run, line, (seq, channel, gate_node)
+    for run, line, seq, channel, waived in records["waived"]:
+        node = Task.parse(waived).node
+        yield run, line, (seq, channel, node)
 
 
 def _on_lines(places: Sequence[Any]) -> Q:
@@ -289,32 +289,28 @@ def _on_lines(places: Sequence[Any]) -> Q:
     return on_lines
 
 
-_TASK = ("run", "line", "node", "visit", "index")
+_TASK = ("run", "line", "visit", "index", "node")
 
 
 def _query_of_settled(*places: Any) -> "QuerySet[Any, Any]":
     gate = KeyTextTransform("gate", "policy")
-    requests = _settled_requests(places)
-    return requests.values_list(*_TASK, "settled_seq", gate)
+    return _settled_requests(places).values_list(*_TASK, "settled_seq", gate)
 
 
 def _query_of_settled_writes(*places: Any) -> "QuerySet[Any, Any]":
     # The first revisions are enough, because a write never changes its channel.
-    nodes = _settled_requests(places).values("node")
     writes = PendingWrite.objects.filter(
         _on_lines(places),
-        node__in=nodes,
+        node__in=_settled_requests(places).values("node"),
         revision=1,
     )
     return writes.order_by().values_list(*_TASK, "channel")
 
 
 def _settled_requests(places: Sequence[Any]) -> "QuerySet[ApprovalRequest]":
-    requests = ApprovalRequest.objects.filter(
-        _on_lines(places),
-        status=RequestStatus.APPLIED,
-    )
-    return requests.order_by()
+    return ApprovalRequest.objects.filter(
+        _on_lines(places), status=RequestStatus.APPLIED
+    ).order_by()
 
 
 def _query_of_waived(*places: Any) -> "QuerySet[Any, Any]":

@@ -110,8 +110,7 @@ def _restore_choices(
 
 UNCONFIRMED = {
     PASSWORD: (
-        "Nothing was signed: type your password, so that it is surely you who signs."
-        " Everything you chose is kept."
+        "Nothing was signed: first confirm that it is you. Everything you chose is kept."
     ),
     PASSKEY: (
         "Nothing was signed: this is signed with a passkey, and none was used."

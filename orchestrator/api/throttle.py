@@ -70,13 +70,14 @@ def refuse_message(request: Any, refusal: Exception) -> NoReturn:
     raise refusal
 
 
-def seconds_to_wait(subjects: Sequence[str]) -> int:
+def seconds_to_wait(subjects: Sequence[str], *, most: int | None = None) -> int:
     """Return for how many seconds failures of any of these subjects are throttled; 0 if
-    none has had too many.
+    none has had too many: as many as `API_FAILURES` says, or `most`.
     """
     now = timezone.now()
+    limit = conf().api_failures if most is None else most
     throttled = FailedAuthentication.objects.filter(
-        subject__in=subjects, failures__gte=conf().api_failures, ends_at__gt=now
+        subject__in=subjects, failures__gte=limit, ends_at__gt=now
     )
     longest = 0
     for row in throttled:

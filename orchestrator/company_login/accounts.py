@@ -9,10 +9,11 @@ from typing import Any
 from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth import get_user_model
 from django.db import IntegrityError, transaction
+from django.utils import timezone
 
 from checkpoints.audit import lines as audit_log
 from orchestrator.account_changes import current_actor, facts_of_log_in, logging_in
-from orchestrator.company_login import groups
+from orchestrator.company_login import groups, lookalikes
 from orchestrator.company_login.claims import CompanyPerson
 
 LONGEST_NAME = 140
@@ -51,7 +52,7 @@ def admitted_account(person: CompanyPerson) -> Any:
 
 def _admit(person: CompanyPerson) -> Any:
     with transaction.atomic():
-        account = account_of(person.issuer, person.id)
+        account = account_of(person)
         if account is None:
             account = _make(person)
         elif account.is_active:
@@ -63,11 +64,20 @@ def _admit(person: CompanyPerson) -> Any:
     return account
 
 
-def account_of(issuer: str, identifier: str) -> Any:
+def account_of(person: CompanyPerson) -> Any:
     """Return the account that is bound to a person, locked; None if there is none."""
-    bound = SocialAccount.objects.filter(provider=issuer, uid=identifier)
+    bound = _bindings_of(person)
     users = get_user_model()._default_manager
     return users.select_for_update().filter(pk__in=bound.values("user")).first()
+
+
+def _bindings_of(person: CompanyPerson) -> Any:
+    return SocialAccount.objects.filter(provider=person.issuer, uid=person.id)
+
+
+def is_account_of(account: Any, person: CompanyPerson) -> bool:
+    """Return whether an account is bound to this person. One query."""
+    return bool(_bindings_of(person).filter(user_id=account.pk).exists())
 
 
 def is_bound(account: Any) -> bool:
@@ -99,6 +109,8 @@ def _follow(account: Any, person: CompanyPerson) -> None:
     changed = _set_profile(account, person)
     if changed:
         account.save(update_fields=changed)
+    # `sync_groups` leaves alone whoever has logged in since it began to read.
+    _bindings_of(person).update(last_login=timezone.now())
     with logging_in(account):
         groups.apply(account, groups.changes_of(account, person.groups))
 
@@ -120,8 +132,8 @@ def _set_profile(account: Any, person: CompanyPerson) -> list[str]:
 
 
 def _free_name(person: CompanyPerson) -> str:
-    """Return a name that no account has, not even in other letters: a name that looks
-    like that of another person would be taken for theirs.
+    """Return a name that no account has, not even in other letters: people would take a
+    name that looks like another person's for theirs.
     """
     users: Any = get_user_model()
     base = _plain_name(person.name) or _plain_name(person.email) or "person"
@@ -135,9 +147,12 @@ def _free_name(person: CompanyPerson) -> str:
 
 
 def _plain_name(text: str) -> str:
-    """Return a name of the characters that Django takes in one."""
+    """Return a name of the characters that Django takes in one, in Latin letters if all
+    of it looks like them; empty if it mixes scripts.
+    """
     normalized = unicodedata.normalize("NFKC", text)
-    return re.sub(r"[^\w.@+-]", "", normalized)[:LONGEST_NAME]
+    name = re.sub(r"[^\w.@+-]", "", normalized)[:LONGEST_NAME]
+    return name if name.isascii() else lookalikes.distinct(name)
 
 
 def connect(*signals: Any) -> None:

@@ -17,7 +17,11 @@ from approvals.views.page import error_page
 from approvals.views.people.fresh_login import note_fresh_login
 from checkpoints.audit import lines as audit_log
 from checkpoints.conf import conf
-from orchestrator.company_login.accounts import NotAdmitted, admitted_account
+from orchestrator.company_login.accounts import (
+    NotAdmitted,
+    admitted_account,
+    is_account_of,
+)
 from orchestrator.company_login.claims import (
     ClaimNames,
     CompanyPerson,
@@ -31,6 +35,7 @@ BACKEND = "django.contrib.auth.backends.ModelBackend"
 """Reads the person of a session at each request, and nobody whose account is off."""
 NOT_SIGNED_IN = "Not signed in"
 NOT_CONFIRMED = "Not confirmed"
+SOMEBODY_ELSE = "You signed in there as somebody else, so nothing is confirmed."
 SKEW_SECONDS = 60
 """Seconds by which the clocks of provider and installation may differ."""
 
@@ -59,9 +64,13 @@ def arrive(
         return failed(request, reason="it answers another request")
     try:
         person = _person(claims)
+        is_confirmation = "confirms" in begun
+        # Before anything of that person is written.
+        if is_confirmation and not _is_whoever_asked(request, person, begun):
+            return error_page(request, NOT_CONFIRMED, SOMEBODY_ELSE, status=403)
         account = admitted_account(person)
-        if "confirms" in begun:
-            return _confirm(request, account, claims, state)
+        if is_confirmation:
+            return _confirm(request, claims, state)
     except UnusableClaims as fault:
         return unusable(request, fault)
     except NotAdmitted as refusal:
@@ -87,6 +96,16 @@ def _person(claims: Mapping[str, Any]) -> CompanyPerson:
     return person_in(claims, current.company_issuer, names)
 
 
+def _is_whoever_asked(
+    request: HttpRequest, person: CompanyPerson, begun: Mapping[str, Any]
+) -> bool:
+    """Return whether a confirmation comes from the person who asked for it, who must
+    still be signed in.
+    """
+    is_signed_in = str(request.user.pk) == begun["confirms"]
+    return is_signed_in and is_account_of(request.user, person)
+
+
 def _not_admitted(
     request: HttpRequest, refusal: NotAdmitted, person: CompanyPerson
 ) -> HttpResponse:
@@ -109,7 +128,6 @@ def _sign_in(request: HttpRequest, account: Any, *, next_url: str) -> HttpRespon
 
 def _confirm(
     request: HttpRequest,
-    account: Any,
     claims: Mapping[str, Any],
     state: Mapping[str, Any],
 ) -> HttpResponse:
@@ -118,12 +136,6 @@ def _confirm(
     when it last saw them: an old session of theirs would prove nothing.
     """
     begun: Mapping[str, Any] = state["data"]
-    is_same = str(account.pk) == str(request.user.pk) == begun["confirms"]
-    if not is_same:
-        text = (
-            "You signed in there as somebody else than here, so nothing is confirmed."
-        )
-        return error_page(request, NOT_CONFIRMED, text, status=403)
     seen_at = claims.get("auth_time")
     if not isinstance(seen_at, int) or seen_at < begun["begun_at"] - SKEW_SECONDS:
         raise UnusableClaims(

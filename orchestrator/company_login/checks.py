@@ -67,6 +67,10 @@ def _faults_of_saml(current: Conf) -> Iterator[str]:
         certificates.of_provider()
     except (OSError, ValueError) as error:
         yield f"COUNTERSIGN['SAML_CERTIFICATE'] names no certificate in PEM: {error}"
+    try:
+        certificates.own_key()
+    except (OSError, ValueError) as error:
+        yield f"COUNTERSIGN['SAML_KEY'] names no key with its certificate: {error}"
 
 
 def _faults_of_project() -> Iterator[str]:

@@ -2,7 +2,6 @@
 provider, and the way back.
 """
 
-from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
@@ -22,9 +21,8 @@ from orchestrator.company_login import arrival
 from orchestrator.company_login.accounts import is_bound
 from orchestrator.company_login.forms import LogInForm
 from orchestrator.company_login.provider import CompanyAdapter, reason_of
+from orchestrator.company_login.throttle import View, by_address
 from orchestrator.views.home import SignIn
-
-View = Callable[[HttpRequest], HttpResponse]
 
 FAULTS = (RequestException, OAuth2Error, KeyError, OSError, ValueError)
 """The faults of a provider that does not answer, or of a certificate that cannot be read."""
@@ -83,6 +81,7 @@ def _provider(request: HttpRequest) -> Any:
 @never_cache
 @require_GET
 @of_provider
+@by_address
 def begin(request: HttpRequest) -> HttpResponse:
     """Redirect to the provider. A link, not a form: the policy of our pages lets forms
     lead nowhere else, and nothing is done here that another site could misuse.
@@ -121,13 +120,13 @@ def callback(request: HttpRequest) -> HttpResponse:
 
 @never_cache
 @require_GET
+@of_provider
+@by_address
 def signed_out(request: HttpRequest) -> HttpResponse:
     """Show who has signed out here the way out at the provider too. A link, as other
     applications may still need the session there.
     """
     current = conf()
-    if not current.company_issuer:
-        raise Http404
     way_out = _way_out(request) if current.oidc_issuer else ""
     context = {"company": current.company_name, "way_out": way_out}
     return render(request, "orchestrator/company_left.html", context)

@@ -43,6 +43,8 @@ def reason_of(fault: Exception | None) -> dict[str, str]:
     """Return what may be logged of a fault. Other texts may hold what was sent, tokens
     too.
     """
+    if fault is None:
+        return {"reason": "it answers no request of this session, or has no code"}
     reason = {"error": type(fault).__name__}
     if isinstance(fault, UnusableProvider):
         reason["reason"] = str(fault)

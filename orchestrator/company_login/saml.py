@@ -30,7 +30,8 @@ class CompanySamlProvider(SAMLProvider):
         more, whatever session it has with them.
         """
         message = OneLogin_Saml2_Auth(here(request), settings_for(request))
-        address = message.login(return_to="", force_authn=is_confirmation)
+        # Some providers drop an empty state, and then miss it in what is signed.
+        address = message.login(return_to="sign-in", force_authn=is_confirmation)
         identifier = message.get_last_request_id()
         data = state_of(request, identifier, is_confirmation=is_confirmation)
         self.stash_redirect_state(request, "login", next_url, data, state_id=identifier)
@@ -47,8 +48,11 @@ def company_provider(request: HttpRequest) -> CompanySamlProvider:
 
 def metadata(request: HttpRequest) -> str:
     """Return what the administrator of the provider reads of this site, as XML."""
+    settings = settings_for(request)
+    # Here it names the key for encryption; in an answer it would demand it.
+    settings["security"]["wantAssertionsEncrypted"] = bool(conf().saml_key)
     text: bytes | str = OneLogin_Saml2_Settings(
-        settings_for(request), sp_validation_only=True
+        settings, sp_validation_only=True
     ).get_sp_metadata()
     return text.decode() if isinstance(text, bytes) else text
 
@@ -77,9 +81,10 @@ def here(request: HttpRequest) -> dict[str, Any]:
 
 def settings_for(request: HttpRequest) -> dict[str, Any]:
     """Return the settings of python3-saml. Raises `OSError` and `ValueError` where the
-    certificate of the provider cannot be read.
+    certificate of the provider, or the key of this site, cannot be read.
     """
     current = conf()
+    key = certificates.own_key()
     return {
         "strict": True,
         "sp": {
@@ -89,6 +94,8 @@ def settings_for(request: HttpRequest) -> dict[str, Any]:
                 "binding": OneLogin_Saml2_Constants.BINDING_HTTP_POST,
             },
             "NameIDFormat": OneLogin_Saml2_Constants.NAMEID_UNSPECIFIED,
+            "privateKey": key.private if key else "",
+            "x509cert": key.certificate if key else "",
         },
         "idp": {
             "entityId": current.saml_issuer,
@@ -99,6 +106,7 @@ def settings_for(request: HttpRequest) -> dict[str, Any]:
             "x509certMulti": {"signing": certificates.of_provider()},
         },
         "security": {
+            "authnRequestsSigned": key is not None,
             "wantAssertionsSigned": True,
             "wantNameId": True,
             "wantAttributeStatement": False,

@@ -5,6 +5,7 @@ accepts what an answer leaves out. Only what the provider signed in the assertio
 from typing import Any
 
 from django.http import HttpRequest
+from lxml.etree import strip_elements, strip_tags
 from onelogin.saml2.constants import OneLogin_Saml2_Constants
 from onelogin.saml2.errors import OneLogin_Saml2_Error, OneLogin_Saml2_ValidationError
 from onelogin.saml2.response import OneLogin_Saml2_Response
@@ -22,6 +23,37 @@ UNSTABLE = (
     OneLogin_Saml2_Constants.NAMEID_EMAIL_ADDRESS,
 )
 """Formats of a NameID that is another one each time, or that others may have had."""
+ALGORITHMS = frozenset(
+    {
+        *(
+            f"http://www.w3.org/2001/04/xmldsig-more#{key}-sha{bits}"
+            for key in ("rsa", "ecdsa")
+            for bits in (256, 384, 512)
+        ),
+        *(
+            f"http://www.w3.org/2007/05/xmldsig-more#sha{bits}-rsa-MGF1"
+            for bits in (256, 384, 512)
+        ),
+        OneLogin_Saml2_Constants.SHA256,
+        OneLogin_Saml2_Constants.SHA384,
+        OneLogin_Saml2_Constants.SHA512,
+        "http://www.w3.org/2000/09/xmldsig#enveloped-signature",
+        "http://www.w3.org/2001/10/xml-exc-c14n#",
+        "http://www.w3.org/2001/10/xml-exc-c14n#WithComments",
+    }
+)
+"""The algorithms of a signature, of its digest, and of its transforms, for which SAML
+allows these alone (Core 5.4.4). python3-saml takes any transform, MD5, and SHA-1 with ECDSA.
+"""
+XENC = f"{{{OneLogin_Saml2_Constants.NS_XENC}}}"
+ENCRYPTED_ASSERTION = f"{{{OneLogin_Saml2_Constants.NS_SAML}}}EncryptedAssertion"
+DS = f"{{{OneLogin_Saml2_Constants.NS_DS}}}"
+REFERENCES = (
+    f"{XENC}CipherReference",
+    f"{DS}RetrievalMethod",
+    "{http://www.w3.org/2009/xmldsig11#}KeyInfoReference",
+)
+"""Elements that name where a part of what is encrypted lies."""
 TOO_MANY_GROUPS = "http://schemas.microsoft.com/claims/groups.link"
 """The attribute in which Entra ID says that a person is in more groups than it sends."""
 ALIASES = {
@@ -82,6 +114,30 @@ def verified_claims(request: HttpRequest, posted: str) -> dict[str, Any]:
 class CompanyAnswer(OneLogin_Saml2_Response):
     """An answer whose signed assertion says all that a log-in rests on."""
 
+    def _decrypt_assertion(self, xml: Any) -> Any:
+        """Return the message with its assertion decrypted. Raises `UnverifiedAnswer`."""
+        for method in xml.iter(f"{XENC}EncryptionMethod"):
+            # Its errors would give away what was encrypted.
+            if method.get("Algorithm") == OneLogin_Saml2_Constants.RSA_1_5:
+                raise UnverifiedAnswer("it is encrypted by rsa-1_5")
+        try:
+            _decrypt(xml, self._settings.get_sp_key())
+        except Exception as error:
+            # Anybody can encrypt for this site, and xmlsec and lxml fail in many ways.
+            raise UnverifiedAnswer("it cannot be decrypted") from error
+        return xml
+
+    def process_signed_elements(self) -> Any:
+        """Return what is signed. Raises `UnverifiedAnswer` for a weak algorithm, and for
+        what a signature must not ask for, before anything of it is done.
+        """
+        for name in ("SignatureMethod", "DigestMethod", "Transform"):
+            for method in self._query(f"//ds:Signature//ds:{name}"):
+                algorithm = method.get("Algorithm")
+                if algorithm not in ALGORITHMS:
+                    raise UnverifiedAnswer(f"it is signed by {algorithm}")
+        return super().process_signed_elements()
+
     def claims(self, recipient: str) -> dict[str, Any]:
         """Return the claims of a valid answer. Raises `UnverifiedAnswer` where the
         assertion leaves out for whom it is, or which request it answers.
@@ -129,6 +185,20 @@ class CompanyAnswer(OneLogin_Saml2_Response):
             values = (claims[name] for name in names if name in claims)
             claims.setdefault(claim, next(values, None))
         return claims
+
+
+def _decrypt(xml: Any, key: str) -> None:
+    """Put the assertion of a message in the place of its encrypted form."""
+    (encrypted,) = xml.findall(ENCRYPTED_ASSERTION)
+    # xmlsec would read files and addresses of this host for whoever names them.
+    strip_elements(encrypted, *REFERENCES)
+    (data,) = encrypted.findall(f"{XENC}EncryptedData")
+    # Some providers put the key beside the data.
+    for encrypted_key in encrypted.findall(f"{XENC}EncryptedKey"):
+        data.find(f"{DS}KeyInfo").append(encrypted_key)
+    OneLogin_Saml2_Utils.decrypt_element(data, key, inplace=True)
+    # Moved by lxml, the assertion would get other prefixes, which its signature covers.
+    strip_tags(xml, ENCRYPTED_ASSERTION)
 
 
 def _is_in_time(confirmation: Any) -> bool:

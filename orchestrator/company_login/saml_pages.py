@@ -17,8 +17,9 @@ from django.views.decorators.http import require_GET, require_POST
 from checkpoints.conf import conf
 from orchestrator.company_login import arrival, saml
 from orchestrator.company_login.claims import UnusableClaims
-from orchestrator.company_login.pages import View, of_provider
+from orchestrator.company_login.pages import of_provider
 from orchestrator.company_login.saml_answer import UnverifiedAnswer, verified_claims
+from orchestrator.company_login.throttle import View, by_address
 
 LONGEST_REASON = 300
 
@@ -61,6 +62,7 @@ def receive(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 @_of_saml
+@by_address
 def arrive(request: HttpRequest) -> HttpResponse:
     """Take a person back from the provider."""
     try:

@@ -483,11 +483,11 @@ def _inherited(point: Departure, run: Run, place: ForkStart) -> _Inherited:
     """
     keys = [place.key] if place.key else _keys_like(run, place.id)
     # The checkpoint was read before the lock, and may have been removed since.
-    inherited = notes.metadata_at_kept(run, point.checkpoint.id, key=keys[0])
-    if inherited is None:
+    of_run = notes.metadata_at_kept(run, point.checkpoint.id, key=keys[0])
+    if of_run is None:
         raise unknown_thing("checkpoint", point.checkpoint.id)
     refuse_erased(run)
-    metadata, is_taken = inherited
+    metadata, is_taken = of_run
     # Another run may still take a key before the insert, which decides.
     if is_taken and len(keys) > 1:
         keys = keys[1:]

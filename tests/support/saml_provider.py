@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -30,34 +30,45 @@ XMLSEC = shutil.which("xmlsec1") or ""
 MISSING = "the program xmlsec1 is not installed: apt-get install xmlsec1"
 
 
+def pem_of(key: Any) -> bytes:
+    """Return a private key as text."""
+    pem: bytes = key.private_bytes(
+        Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()
+    )
+    return pem
+
+
+def certificate_of(key: Any) -> bytes:
+    """Return a certificate of a key, signed by itself, as text."""
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "provider")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    return certificate.public_bytes(Encoding.PEM)
+
+
 @dataclass
 class SamlCompany:
     """The people of a company and their groups, at a provider with a key of its own."""
 
     folder: Path
+    key: Any = field(default_factory=lambda: rsa.generate_private_key(65537, 2048))
     sign_in_url: str = "https://login.example.org/saml/sign-in"
     people: dict[str, dict[str, Any]] = field(default_factory=dict)
+    wants_signed: bool = False
+    """Whether it refuses a request that is not signed."""
 
     def __post_init__(self) -> None:
-        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        self.key_file.write_bytes(
-            key.private_bytes(
-                Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()
-            )
-        )
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "provider")])
-        now = datetime.now(UTC)
-        certificate = (
-            x509.CertificateBuilder()
-            .subject_name(name)
-            .issuer_name(name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(days=1))
-            .not_valid_after(now + timedelta(days=1))
-            .sign(key, hashes.SHA256())
-        )
-        self.certificate.write_bytes(certificate.public_bytes(Encoding.PEM))
+        self.key_file.write_bytes(pem_of(self.key))
+        self.certificate.write_bytes(certificate_of(self.key))
 
     @property
     def key_file(self) -> Path:
@@ -101,8 +112,14 @@ class SamlCompany:
         that person signs in: XML in base64.
         """
         server = self._server(metadata, issuer, lifetime)
-        (message,) = parse_qs(urlsplit(address).query)["SAMLRequest"]
-        request = server.parse_authn_request(message, BINDING_HTTP_REDIRECT)
+        query = dict(parse_qsl(urlsplit(address).query))
+        request = server.parse_authn_request(
+            query["SAMLRequest"],
+            BINDING_HTTP_REDIRECT,
+            relay_state=query.get("RelayState"),
+            sigalg=query.get("SigAlg"),
+            signature=query.get("Signature"),
+        )
         moment = int(datetime.now(UTC).timestamp()) if asked_at is None else asked_at
         arguments = {
             **server.response_args(request.message),
@@ -139,6 +156,7 @@ class SamlCompany:
                         "endpoints": {"single_sign_on_service": ways},
                         "name_id_format": [NAMEID_FORMAT_UNSPECIFIED],
                         "policy": {"default": policy},
+                        "want_authn_requests_signed": self.wants_signed,
                     }
                 },
                 "key_file": str(self.key_file),

@@ -54,6 +54,9 @@ def test_a_fresh_log_in_confirms_one_signature(
     assert f"{AGAIN}?next=/reviews/{first.id}/" in page
     answer = sign(reviewer, first)
     assert answer.status_code == 403
+    assert "first confirm that it is you" in answer.content.decode()
+    # Nobody of the company has one.
+    assert "type your password" not in answer.content.decode()
     assert not Decision.objects.exists()
 
     back = sign_in("rita", reviewer, begin=f"{AGAIN}?next=/reviews/{first.id}/")
@@ -84,6 +87,8 @@ def test_a_fresh_log_in_of_another_person_confirms_nothing(
     answer = sign_in("ravi", reviewer, begin=AGAIN)
     assert answer.status_code == 403
     assert "somebody else" in answer.content.decode()
+    # Nor does it make an account.
+    assert User.objects.get() == User.objects.get(username="rita")
     run = advanced(gated(confirm="password"))
     assert sign(reviewer, run).status_code == 403
 

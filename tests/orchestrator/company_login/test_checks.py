@@ -4,6 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+)
 from django.core.exceptions import ImproperlyConfigured
 
 from checkpoints.conf import conf
@@ -80,6 +86,33 @@ def test_what_is_missing_for_saml_is_named(
     assert "name one provider" in both
     assert "pip install 'django-countersign[saml]'" in package
     assert str(file) not in certificate
+
+
+def test_a_key_without_its_certificate_is_named(settings: Any, tmp_path: Path) -> None:
+    pytest.importorskip("saml2", reason="the extra test is not installed")
+    from tests.support.saml_provider import SamlCompany, certificate_of, pem_of
+
+    company = SamlCompany(tmp_path)
+    file = tmp_path / "own.pem"
+    settings.COUNTERSIGN = company.settings(SAML_KEY=str(file))
+    key, other = (rsa.generate_private_key(65537, 2048) for _ in range(2))
+    curve = ec.generate_private_key(ec.SECP256R1())
+    locked = key.private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")
+    )
+    for text, words in (
+        (b"", "names no key"),
+        (certificate_of(key), "names no key"),
+        (pem_of(key), "names no key"),
+        (pem_of(key) + certificate_of(other), "that of another key"),
+        (pem_of(curve) + certificate_of(curve), "is not an RSA key"),
+        (locked + certificate_of(key), "has a password"),
+    ):
+        file.write_bytes(text)
+        [fault] = faults()
+        assert words in fault
+    file.write_bytes(pem_of(key) + certificate_of(key))
+    assert faults() == []
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,20 @@ def test_a_name_and_an_address_that_are_taken_never_lead_to_that_account(
     assert groups_of(local) == set()
 
 
+def test_a_name_in_letters_that_look_latin_is_not_taken_for_another(
+    directory: CompanyDirectory, sign_in: SignIn
+) -> None:
+    UserFactory.create(username="admin")
+    directory.set_person("s-16", "acme-reviewers", preferred_username="\u0430dmin")
+    person = person_of(sign_in("s-16").browser)
+    assert person is not None
+    assert person.username == "admin-2"
+    directory.set_person("s-17", "acme-reviewers", preferred_username="\u0438vana")
+    person = person_of(sign_in("s-17").browser)
+    assert person is not None
+    assert person.username == "person"
+
+
 def test_the_same_id_at_another_provider_is_another_person(
     directory: CompanyDirectory, sign_in: SignIn
 ) -> None:
@@ -184,8 +198,10 @@ def test_the_way_back_of_another_browser_signs_nobody_in(
     begun = Client().get("/login/company/")
     back = urlsplit(directory.answer_as("s-7", begun["Location"]))
     victim = Client()
-    answer = victim.get(f"{back.path}?{back.query}")
+    with capture_logs() as logged:
+        answer = victim.get(f"{back.path}?{back.query}")
     assert answer.status_code == 400
+    assert "no request of this session" in logged[0]["reason"]
     assert person_of(victim) is None
     assert not User.objects.exists()
 

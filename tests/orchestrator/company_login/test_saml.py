@@ -2,6 +2,7 @@
 not sign, for this site, to this request, just now.
 """
 
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from copy import deepcopy
@@ -15,6 +16,7 @@ from django.test import Client
 from structlog.testing import capture_logs
 
 from approvals.models import Decision
+from orchestrator.company_login import throttle
 from tests.support.confirmed_graphs import approval_of, gated
 from tests.support.small_graphs import advanced
 
@@ -22,25 +24,44 @@ pytest.importorskip("onelogin", reason="the extra saml is not installed")
 pytest.importorskip("saml2", reason="the extra test is not installed")
 
 from allauth.socialaccount.models import SocialAccount
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from lxml import etree
 from onelogin.saml2.utils import OneLogin_Saml2_Utils
+from saml2.response import IncorrectlySigned
 from saml2.saml import NAMEID_FORMAT_EMAILADDRESS, NAMEID_FORMAT_TRANSIENT
 from saml2.xmldsig import DIGEST_SHA1, SIG_RSA_SHA1
+from xmlsec import Key, KeyFormat, SignatureContext, Transform, template, tree
 
-from tests.support.saml_provider import ISSUER, MISSING, XMLSEC, SamlCompany
+from tests.support.saml_provider import (
+    ISSUER,
+    MISSING,
+    XMLSEC,
+    SamlCompany,
+    certificate_of,
+    pem_of,
+)
 
 pytestmark = pytest.mark.skipif(not XMLSEC, reason=MISSING)
 
 SAML = "urn:oasis:names:tc:SAML:2.0:assertion"
 PROTOCOL = "urn:oasis:names:tc:SAML:2.0:protocol"
 SIGNATURE = "{http://www.w3.org/2000/09/xmldsig#}Signature"
+XENC = "{http://www.w3.org/2001/04/xmlenc#}"
 AGAIN = "/login/company/again/"
+RSA = rsa.generate_private_key(65537, 2048)
+CURVE = ec.generate_private_key(ec.SECP256R1())
 SignIn = Callable[..., Any]
 
 
 @pytest.fixture
-def company(tmp_path: Path, settings: Any, db: None) -> SamlCompany:
-    company = SamlCompany(tmp_path)
+def key() -> Any:
+    """The key of the provider, which a test may replace."""
+    return RSA
+
+
+@pytest.fixture
+def company(tmp_path: Path, settings: Any, db: None, key: Any) -> SamlCompany:
+    company = SamlCompany(tmp_path, key)
     settings.COUNTERSIGN = company.settings()
     company.set_person("s-1", "acme-reviewers")
     return company
@@ -219,17 +240,29 @@ def test_an_answer_that_was_changed_on_the_way_signs_nobody_in(
     assert not User.objects.exists()
 
 
-def resigned(company: SamlCompany, answer: str, change: Callable[[Any], None]) -> str:
+def resigned(
+    company: SamlCompany,
+    answer: str,
+    change: Callable[[Any], None],
+    *,
+    method: Any = Transform.RSA_SHA256,
+    digest: Any = Transform.SHA256,
+    last: Any = Transform.EXCL_C14N,
+) -> str:
     """Return an answer whose assertion is changed, and then signed by the provider."""
     message = etree.fromstring(b64decode(answer))
     assertion = message.find(f"{{{SAML}}}Assertion")
     change(assertion)
-    signed = OneLogin_Saml2_Utils.add_sign(
-        etree.tostring(assertion),
-        company.key_file.read_text(),
-        company.certificate.read_text(),
-    )
-    message.replace(assertion, etree.fromstring(signed))
+    signature = template.create(assertion, Transform.EXCL_C14N, method, ns="ds")
+    assertion.find(f"{{{SAML}}}Issuer").addnext(signature)
+    uri = f"#{assertion.get('ID')}"
+    reference = template.add_reference(signature, digest, uri=uri)
+    template.add_transform(reference, Transform.ENVELOPED)
+    template.add_transform(reference, last)
+    tree.add_ids(assertion, ["ID"])
+    context = SignatureContext()
+    context.key = Key.from_file(str(company.key_file), KeyFormat.PEM)
+    context.sign(signature)
     return b64encode(etree.tostring(message)).decode()
 
 
@@ -300,6 +333,62 @@ def test_a_signed_assertion_must_say_for_whom_and_to_what_it_is(
     assert answer.status_code == status
 
 
+@pytest.mark.parametrize(
+    ("key", "method", "digest", "weak"),
+    [
+        (RSA, Transform.RSA_SHA1, Transform.SHA256, "rsa-sha1"),
+        (RSA, Transform.RSA_SHA224, Transform.SHA256, "rsa-sha224"),
+        (RSA, Transform.RSA_MD5, Transform.SHA256, "rsa-md5"),
+        (RSA, Transform.RSA_RIPEMD160, Transform.SHA256, "rsa-ripemd160"),
+        (CURVE, Transform.ECDSA_SHA1, Transform.SHA256, "ecdsa-sha1"),
+        (CURVE, Transform.ECDSA_SHA224, Transform.SHA256, "ecdsa-sha224"),
+        (RSA, Transform.RSA_SHA256, Transform.SHA1, "sha1"),
+        (RSA, Transform.RSA_SHA256, Transform.SHA224, "sha224"),
+        (RSA, Transform.RSA_SHA256, Transform.MD5, "md5"),
+        (RSA, Transform.RSA_SHA256, Transform.RIPEMD160, "ripemd160"),
+    ],
+)
+def test_a_weak_algorithm_is_refused_by_its_name(
+    company: SamlCompany, asked: Callable[..., str], method: Any, digest: Any, weak: str
+) -> None:
+    browser = Client()
+    unsigned = asked(browser, sign_assertion=False)
+    answer = resigned(company, unsigned, leave_alone, method=method, digest=digest)
+    with capture_logs() as logged:
+        assert come_back(browser, answer).status_code == 400
+    assert logged[0]["reason"].endswith(f"#{weak}")
+    assert not User.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "method", "digest"),
+    [
+        (RSA, Transform.RSA_SHA384, Transform.SHA384),
+        (RSA, Transform.RSA_SHA512, Transform.SHA512),
+        (CURVE, Transform.ECDSA_SHA256, Transform.SHA256),
+        (CURVE, Transform.ECDSA_SHA512, Transform.SHA512),
+    ],
+)
+def test_a_strong_algorithm_signs_in(
+    company: SamlCompany, asked: Callable[..., str], method: Any, digest: Any
+) -> None:
+    browser = Client()
+    unsigned = asked(browser, sign_assertion=False)
+    answer = resigned(company, unsigned, leave_alone, method=method, digest=digest)
+    assert come_back(browser, answer).status_code == 302
+
+
+def test_a_signature_asks_for_no_other_transform(
+    company: SamlCompany, asked: Callable[..., str]
+) -> None:
+    browser = Client()
+    unsigned = asked(browser, sign_assertion=False)
+    answer = resigned(company, unsigned, leave_alone, last=Transform.C14N)
+    with capture_logs() as logged:
+        assert come_back(browser, answer).status_code == 400
+    assert logged[0]["reason"].endswith("xml-c14n-20010315")
+
+
 def wrapped(answer: str, place: str) -> str:
     """Return an answer in which a forged assertion stands where the signed one stood,
     which is kept elsewhere with its signature.
@@ -360,6 +449,14 @@ def test_an_answer_counts_once_and_in_the_browser_that_asked(
     browser.post("/logout/")
     assert come_back(browser, answer).status_code == 400
     assert person_of(browser) is None
+
+
+def test_who_posts_answers_too_often_has_to_wait(
+    company: SamlCompany, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(throttle, "MOST_VISITS", 2)
+    statuses = [come_back(Client(), "~").status_code for _ in range(3)]
+    assert statuses == [400, 400, 429]
 
 
 @pytest.mark.parametrize(
@@ -437,6 +534,123 @@ def test_a_fresh_log_in_confirms_one_signature(
     assert Decision.objects.get().confirmed_by == "log-in"
     answer = browser.post(f"/reviews/{second.id}/sign/", approval_of(second))
     assert answer.status_code == 403
+
+
+@pytest.fixture
+def own_key(tmp_path: Path, company: SamlCompany, settings: Any) -> Path:
+    """A key of this site, configured."""
+    key = rsa.generate_private_key(65537, 2048)
+    file = tmp_path / "own.pem"
+    file.write_bytes(pem_of(key) + certificate_of(key))
+    settings.COUNTERSIGN = company.settings(SAML_KEY=str(file))
+    return file
+
+
+def test_a_request_is_signed_by_the_key_of_this_site(
+    company: SamlCompany, own_key: Path, sign_in: SignIn, settings: Any
+) -> None:
+    company.wants_signed = True
+    answer = sign_in()
+    assert answer.status_code == 302
+    settings.COUNTERSIGN = company.settings()
+    with pytest.raises(IncorrectlySigned):
+        sign_in()
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({}, 302),
+        ({"sign_response": True}, 302),
+        ({"sign_assertion": False}, 400),
+        ({"sign_assertion": False, "sign_response": True}, 400),
+        ({"lifetime": -10}, 400),
+        ({"in_response_to": "ONELOGIN_other"}, 400),
+        ({"digest_alg": DIGEST_SHA1}, 400),
+    ],
+)
+def test_an_encrypted_assertion_is_judged_like_any_other(
+    own_key: Path, asked: Callable[..., str], changes: dict[str, Any], status: int
+) -> None:
+    browser = Client()
+    answer = asked(browser, encrypt_assertion=True, **changes)
+    assert b"EncryptedAssertion" in b64decode(answer)
+    assert b"acme-reviewers" not in b64decode(answer)
+    assert come_back(browser, answer).status_code == status
+
+
+def test_an_encrypted_assertion_is_refused_without_the_key(
+    company: SamlCompany, own_key: Path, asked: Callable[..., str], settings: Any
+) -> None:
+    browser = Client()
+    answer = asked(browser, encrypt_assertion=True)
+    settings.COUNTERSIGN = company.settings()
+    assert come_back(browser, answer).status_code == 400
+
+
+def test_the_key_of_an_encrypted_assertion_may_lie_beside_it(
+    own_key: Path, asked: Callable[..., str]
+) -> None:
+    browser = Client()
+    message = etree.fromstring(b64decode(asked(browser, encrypt_assertion=True)))
+    encrypted = message.find(f"{{{SAML}}}EncryptedAssertion")
+    (key,) = encrypted.iter(f"{XENC}EncryptedKey")
+    information = key.getparent()
+    encrypted.append(key)
+    place = {"Type": f"{XENC[1:-1]}EncryptedKey", "URI": f"#{key.get('Id')}"}
+    etree.SubElement(information, f"{SIGNATURE[:-9]}RetrievalMethod", place)
+    answer = b64encode(etree.tostring(message)).decode()
+    assert come_back(browser, answer).status_code == 302
+
+
+def test_no_file_of_this_host_is_read_for_who_names_it(
+    own_key: Path, asked: Callable[..., str], tmp_path: Path
+) -> None:
+    browser = Client()
+    message = etree.fromstring(b64decode(asked(browser, encrypt_assertion=True)))
+    value = message.findall(f".//{XENC}CipherValue")[-1]
+    file = tmp_path / "cipher"
+    file.write_bytes(b64decode(value.text))
+    etree.SubElement(value.getparent(), f"{XENC}CipherReference", {"URI": str(file)})
+    value.getparent().remove(value)
+    answer = b64encode(etree.tostring(message)).decode()
+    assert come_back(browser, answer).status_code == 400
+
+
+def by_rsa_1_5(text: str) -> str:
+    return text.replace("xmlenc#rsa-oaep-mgf1p", "xmlenc#rsa-1_5")
+
+
+def without_type(text: str) -> str:
+    return text.replace('Type="http://www.w3.org/2001/04/xmlenc#Element"', "")
+
+
+def without_key(text: str) -> str:
+    return re.sub(r"<([^:<]+:)?EncryptedKey.*EncryptedKey>", "", text, flags=re.DOTALL)
+
+
+def with_other_content(text: str) -> str:
+    return re.sub(r"(CipherValue>)[^<]{8}", r"\1AAAAAAAA", text)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (by_rsa_1_5, "it is encrypted by rsa-1_5"),
+        (without_type, "SAML Response must contain 1 assertion"),
+        (without_key, "it cannot be decrypted"),
+        (with_other_content, "it cannot be decrypted"),
+    ],
+)
+def test_what_cannot_be_decrypted_is_refused(
+    own_key: Path, asked: Callable[..., str], change: Callable[[str], str], reason: str
+) -> None:
+    browser = Client()
+    text = b64decode(asked(browser, encrypt_assertion=True)).decode()
+    with capture_logs() as logged:
+        page = come_back(browser, b64encode(change(text).encode()).decode())
+    assert page.status_code == 400
+    assert logged[0]["reason"] == reason
 
 
 def test_the_pages_are_there_for_the_provider_that_is_configured(

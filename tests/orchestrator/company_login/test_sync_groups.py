@@ -212,7 +212,8 @@ def test_an_account_that_was_removed_meanwhile_stops_nobody_else() -> None:
     gone = bound("gone", "reviewer")
     rosa = bound("rosa", "reviewer")
     nothing = DirectoryUser(active=True, groups=frozenset())
-    changes = directory.planned_changes({"id-gone": nothing, "id-rosa": nothing})
+    users = {"id-gone": nothing, "id-rosa": nothing}
+    changes = directory.planned_changes(directory.bound_accounts(), users)
     gone.delete()
     for change in changes:
         directory.apply(change)
@@ -226,8 +227,10 @@ def test_an_account_is_brought_to_the_directory_from_where_it_stands_by_then() -
     rosa = bound("rosa", "reviewer")
     root = bound("root", "reviewer")
     auditor = DirectoryUser(active=True, groups=frozenset({"acme-audit"}))
-    changes = directory.planned_changes({"id-rosa": auditor})
-    # Meanwhile they log in, and become a superuser.
+    changes = directory.planned_changes(
+        directory.bound_accounts(), {"id-rosa": auditor}
+    )
+    # Meanwhile an administrator changes them.
     rosa.groups.set(Group.objects.filter(name="auditor"))
     User.objects.filter(pk=root.pk).update(is_superuser=True)
     done = [directory.apply(change) for change in changes]
@@ -237,6 +240,30 @@ def test_an_account_is_brought_to_the_directory_from_where_it_stands_by_then() -
     assert done[0] is None
     assert done[1] is not None
     assert not done[1].switched_off
+
+
+def test_a_log_in_while_the_directory_is_read_is_not_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from orchestrator.company_login import scim
+    from orchestrator.company_login.accounts import admitted_account
+    from orchestrator.company_login.claims import CompanyPerson
+
+    rosa = bound("rosa", "reviewer")
+    ben = bound("ben", "reviewer")
+    groups = frozenset({"acme-audit"})
+    person = CompanyPerson(ISSUER, "id-rosa", "", "", "", "", groups=groups)
+
+    def read_meanwhile(*_: Any) -> dict[str, scim.DirectoryUser]:
+        admitted_account(person)
+        return {"id-rosa": scim.DirectoryUser(active=False, groups=frozenset())}
+
+    monkeypatch.setattr(scim, "users_in", read_meanwhile)
+    file = listed(tmp_path, user_of("rosa"))
+    assert sync(file, "--apply").splitlines()[0].startswith("ben is out of reviewer")
+    rosa.refresh_from_db()
+    assert (rosa.is_active, groups_of(rosa)) == (True, {"auditor"})
+    assert groups_of(ben) == set()
 
 
 def test_accounts_of_another_provider_are_left_alone(tmp_path: Path) -> None:
@@ -272,7 +299,8 @@ def test_the_plan_costs_as_much_for_many_as_for_few(
         bound(f"person-{number}", "reviewer")
     gone = DirectoryUser(active=True, groups=frozenset())
     with django_assert_num_queries(2):
-        changes = directory.planned_changes({"id-person-1": gone})
+        bound_accounts = directory.bound_accounts()
+        changes = directory.planned_changes(bound_accounts, {"id-person-1": gone})
     assert len(changes) == 20
 
 

@@ -102,9 +102,11 @@ def _changes(options: dict[str, Any], by: Any) -> Iterator[DirectoryChange]:
 def _planned(options: dict[str, Any]) -> list[DirectoryChange]:
     """Return what the lists change. Raises `CommandError`."""
     attributes = scim.Attributes(user=options["user_id"], group=options["group_id"])
+    # First: a log-in while the directory is read is newer than its list.
+    bound = directory.bound_accounts()
     try:
         users = scim.users_in(_resources(options), attributes, conf().company_groups)
-        return directory.planned_changes(users)
+        return directory.planned_changes(bound, users)
     except scim.UnreadableDirectory as error:
         raise CommandError(
             f"nothing was changed: {visible_text(str(error))}"
