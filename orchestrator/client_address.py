@@ -34,7 +34,7 @@ def client_address(request: HttpRequest) -> str:
 
 
 def _from_header(request: HttpRequest, header: str) -> str:
-    # As WSGI and ASGI both name headers for Django.
+    # Django has headers under these names, with WSGI as with ASGI.
     name = header.upper().replace("-", "_")
     value = str(request.META.get(f"HTTP_{name}", ""))
     _, _, last_entry = value.rpartition(",")

@@ -24,8 +24,8 @@ MOST_ITEMS = 60_000
 moved are looked for.
 """
 MOST_PAIRS = 200_000_000
-"""The most pairs of items between two matched ones up to which they are compared. The
-comparison keeps a bit of each pair: 25 MB.
+"""The largest number of pairs of items, between two matched ones, that are still
+compared. The comparison keeps a bit for each pair: 25 MB.
 """
 PAIRS_IN_STEP = 64
 """The most pairs of items that are compared at once, in the bits of a machine word."""

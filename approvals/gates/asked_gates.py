@@ -110,8 +110,10 @@ def _verified(record: Sequence[Any]) -> ApprovalRequest:
     `WrongKey`.
     """
     count = len(_COLUMNS)
-    request = new_row(ApprovalRequest, dict(zip(_COLUMNS, record[:count], strict=True)))
-    run = new_row(Run, dict(zip(_COLUMNS_OF_RUN, record[count:], strict=True)))
+    columns = dict(zip(_COLUMNS, record[:count], strict=True))
+    request = new_row(ApprovalRequest, columns)
+    columns_of_run = dict(zip(_COLUMNS_OF_RUN, record[count:], strict=True))
+    run = new_row(Run, columns_of_run)
     sealed_rows.verify_row(request, protection_of(run))
     return request
 
@@ -122,9 +124,10 @@ def _query_of_requests(*runs: UUID) -> "QuerySet[Any, Any]":
     groups = requests.values("run", "node", "policy_hash", "status")
     # PostgreSQL has no minimum of UUIDs.
     first_as_text = Min(Cast("id", CharField()))
-    firsts = groups.annotate(first=Cast(first_as_text, UUIDField())).values("first")
+    firsts = groups.annotate(first=Cast(first_as_text, UUIDField()))
     columns = joined_columns(_COLUMNS, "run", _COLUMNS_OF_RUN)
-    return requests.filter(id__in=firsts).values_list(*columns)
+    chosen = requests.filter(id__in=firsts.values("first"))
+    return chosen.values_list(*columns)
 
 
 def _gate_of_request(request: ApprovalRequest) -> AskedGate:

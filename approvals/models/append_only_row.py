@@ -22,12 +22,21 @@ class AppendOnly(models.QuerySet[Any]):
         _refuse_change(self.model)
 
 
+class AppendOnlyManager(models.Manager[Any]):
+    """The manager of such rows, written out: mypy loses one that is derived from the
+    queryset when it reads its cache.
+    """
+
+    def get_queryset(self) -> AppendOnly:
+        return AppendOnly(self.model, using=self._db)
+
+
 class AppendOnlyRow(Sealed):
     """A sealed row that is only ever added: the ORM refuses to change or remove it. What
     the database itself refuses is in `approvals.append_only`.
     """
 
-    objects = AppendOnly.as_manager()
+    objects = AppendOnlyManager()
 
     class Meta:
         abstract = True

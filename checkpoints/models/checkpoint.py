@@ -33,9 +33,9 @@ its end.
 
 
 UNLISTED = (Source.FORK, Source.REPLAY, Source.MANUAL, Source.VERSION)
-"""Checkpoints at which a channel may get another value without the number of the one
-that set it last: the beginning of a fork that a store made, and a version with new
-channels.
+"""The sources of checkpoints that may change a channel without recording which
+checkpoint set it last: the beginning of a fork that a store made, and a version with
+new channels.
 """
 
 

@@ -197,7 +197,8 @@ def _folded(
         part = changes[start : start + ROWS]
         ids = [change.checkpoint for change in part]
         stored = Checkpoint.objects.filter(id__in=ids)
-        # A snapshot may be a whole state, and is read only to begin with one.
+        # A snapshot may be a whole state, so only those that a fold begins with are
+        # read.
         if not any(str(id) in removed.snapshots for id in ids):
             stored = stored.defer("snapshot")
         rows = {row.id: row for row in stored}

@@ -44,7 +44,9 @@ class HistoryQuery(Body):
 
 
 class AlignQuery(Body):
-    """With which run, and at which checkpoints of both; else as they are now."""
+    """The other run of a comparison, and the checkpoints of both; without these, the
+    runs are compared as they are now.
+    """
 
     at = serializers.IntegerField(
         required=False, min_value=0, max_value=MOST_SEQ, help_text="A seq of this run."

@@ -188,7 +188,7 @@ class CompanyAnswer(OneLogin_Saml2_Response):
 
 
 def _decrypt(xml: Any, key: str) -> None:
-    """Put the assertion of a message in the place of its encrypted form."""
+    """Replace the encrypted assertion of a message by its decrypted form."""
     (encrypted,) = xml.findall(ENCRYPTED_ASSERTION)
     # xmlsec would read files and addresses of this host for whoever names them.
     strip_elements(encrypted, *REFERENCES)

@@ -89,19 +89,15 @@ def settle_task(
             f"run {run.key} is {run.status}; an outcome is settled when it has stopped"
         )
         raise WrongStatus(message, status=run.status)
+    packed_output = b""
     if happened:
-        outcome = Outcome.DONE
         packed_output = pack_json(_output(run, row, output))
     else:
-        if output is not None:
-            raise InvalidValue("an output goes with 'it happened' only", path="output")
-        _require_over(row, accept_risk=accept_risk)
-        outcome = Outcome.NOT_DONE
-        packed_output = b""
+        _require_not_done(row, output, accept_risk=accept_risk)
     journal.amend_result(
         row,
         protection_of(run),
-        outcome=outcome,
+        outcome=Outcome.DONE if happened else Outcome.NOT_DONE,
         output=packed_output,
         settled_by=by,
         settled_reason=pack_json(reason),
@@ -127,7 +123,20 @@ def settle_task(
         task=row.task,
         happened=happened,
     )
-    # After the last settling the run continues, or ends if a cancel waits for that.
+    _continue_or_wait(run, event)
+
+
+def _require_not_done(row: TaskResult, output: Any, *, accept_risk: bool) -> None:
+    """Raise `InvalidValue` unless a person may state that this attempt did nothing."""
+    if output is not None:
+        raise InvalidValue("an output goes with 'it happened' only", path="output")
+    _require_over(row, accept_risk=accept_risk)
+
+
+def _continue_or_wait(run: Run, event: NewEvent) -> None:
+    """Add the event of a settling. After the last one the run continues, or ends if a
+    cancel waits for that.
+    """
     if _unknown_rows(run).exists() or run.status != Status.UNKNOWN:
         locked_run.append_locked(run, [event], at=timezone.now())
     elif run.cancel_at:

@@ -92,7 +92,7 @@ def test_a_value_keeps_its_blanks_and_its_own_direction(
     style = window.page.eval_on_selector_all(
         "bdi",
         "all => all.map(element => [getComputedStyle(element).unicodeBidi,"
-        " getComputedStyle(one).whiteSpace])",
+        " getComputedStyle(element).whiteSpace])",
     )
     assert style
     assert {tuple(one) for one in style} <= {

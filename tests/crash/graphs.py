@@ -424,7 +424,7 @@ drain = _graph("c_drain")
 
 @drain.node(effect="external", idempotent=True)
 def last_call(state: Notes, ctx: Any) -> dict[str, Any]:
-    """The worker is asked to stop while this one is in hand; it ends within the grace
+    """Ask the worker to stop while this node runs; the node ends within the grace
     period.
     """
     if misbehaves("last_call"):

@@ -64,8 +64,8 @@ class Reader:
         self.variables: dict[str, str] = {}
 
     def type(self, line: str) -> str:
-        """One line of a shell: a command of ours, curl, or an export of what a command
-        printed.
+        """Run one line of a shell, and return what it prints: a command of ours, curl,
+        or an export of what a command printed.
         """
         if match := re.fullmatch(r"export (\w+)=\$\((.*)\)", line):
             self.variables[match[1]] = self.type(match[2]).strip()

@@ -28,6 +28,8 @@ FEWEST_COMMENTS = 23.7
 MOST_TOKENS = 749_500
 MOST_COMPLEX_FUNCTIONS = 0
 MOST_VAGUE_NAMES = 19
+VAGUE_IN_TESTS = {"found", "given", "one", "told"}
+"""Names that tests do not use either."""
 MOST_HOMONYMS = 5
 MOST_PACKED_ASSIGNMENTS = 0
 MOST_PACKED_FILES = 4
@@ -94,6 +96,15 @@ def test_no_function_is_complex(whole: Figures) -> None:
 
 def test_names_say_what_they_hold(whole: Figures) -> None:
     assert len(whole.vague_names) <= MOST_VAGUE_NAMES
+
+
+def test_names_in_tests_say_what_they_hold() -> None:
+    vague = []
+    for path in source_files(*(ROOT / place for place in ("tests", "bench", "deploy"))):
+        for line, name in figures_of(path.read_text()).vague_names:
+            if name.strip("_") in VAGUE_IN_TESTS:
+                vague.append(f"{path.relative_to(ROOT)}:{line}: {name}")
+    assert vague == []
 
 
 def test_a_type_has_a_name_to_itself() -> None:

@@ -70,7 +70,7 @@ async def close_of(communicator: WebsocketCommunicator) -> int:
 
 
 async def happen(run: Run, *numbers: int) -> None:
-    """Lines of these numbers are in the log, and the run's row says so."""
+    """Add lines with these numbers to the log, and note them in the run's row."""
 
     def write() -> None:
         for seq in numbers:

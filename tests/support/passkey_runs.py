@@ -40,7 +40,7 @@ def decision_of(run: Run) -> Decision:
 
 
 def other_bit(name: str) -> Callable[[Assertion], None]:
-    """One bit of a part of the assertion is another."""
+    """Return a change of one bit in a part of the assertion."""
 
     def change(assertion: Assertion) -> None:
         data = bytearray(base64.b64decode(assertion[name]))
@@ -51,7 +51,7 @@ def other_bit(name: str) -> Callable[[Assertion], None]:
 
 
 def another_line(**facts: Any) -> Callable[[Assertion], None]:
-    """The document says something else of the decision."""
+    """Change what the document says of the decision."""
 
     def change(assertion: Assertion) -> None:
         assertion["document"]["decisions"][0] |= facts

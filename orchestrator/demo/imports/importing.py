@@ -125,7 +125,7 @@ def report(
 def _outcome(
     question: Correction, answer: Correction | None, cells: Mapping[int, dict[str, str]]
 ) -> tuple[dict[str, str], str]:
-    """Return the row's values as agreed, or why there are none."""
+    """Return the row's values in the agreed form, or why there are none."""
     if answer is None:
         return {}, "rejected"
     if answer.after is None:

@@ -221,7 +221,9 @@ def _who_decided(decision: Decision | None) -> str:
 
 
 def _read(choice: AnswerChoice, posted: Mapping[str, str], answers: Answers) -> None:
-    """Read the posted choice of one value; a wrong new value is an error of it."""
+    """Read the posted choice of one value; a wrong new value becomes the error of the
+    choice.
+    """
     chosen = posted.get(f"a-{choice.key}", "ask")
     if choice.why_not or chosen not in ("reuse", "change"):
         return

@@ -380,8 +380,8 @@ def _two_guards(veto: Any, of_total: Any = None) -> Graph:
 
 
 def _decided_patch(by: Any, steward: Any, *vetoes: Any, total: str) -> Run:
-    """A fork whose patch is approved at the gate of the letter, and decided so at the
-    other; these are their vetoes.
+    """Return a fork whose patch is approved at the gate of the letter, and gets the
+    verdict `total` at the other; the gates have these vetoes.
     """
     run = advanced(_two_guards(*vetoes))
     patch = {"scratch": {"letter": "Dear Sir", "total": 9}}

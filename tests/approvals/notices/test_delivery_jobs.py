@@ -39,7 +39,7 @@ def receiver(configure: Any) -> Iterator[Receiver]:
 
 
 def as_of_elsewhere(act: Callable[..., Any], *args: Any, **columns: Any) -> None:
-    """Do something on a connection of its own, for receivers answer in a thread."""
+    """Do an act on a separate connection, because receivers answer in a thread."""
     try:
         act(*args, **columns)
     finally:

@@ -105,8 +105,8 @@ def channel(name: str) -> Channel:
 
 
 def reduced(name: str, *updates: Any) -> Any:
-    """The JSON value after these updates, one by one, from the default; each op applied
-    must give the same.
+    """Return the JSON value after these updates, made one after another from the
+    default; each op, applied, must give the same.
     """
     channel_here = channel(name)
     value = channel_here.default
