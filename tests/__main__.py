@@ -44,11 +44,14 @@ INSTALLATIONS = (
     "tests/stories",
     "tests/checkpoints/test_keys_in_settings.py",
     "tests/house/test_deployment.py",
+    "tests/house/test_own_login.py",
     "tests/house/test_own_project.py",
     "tests/house/test_own_throttle.py",
     "tests/house/test_production.py",
     "tests/house/test_selection.py",
     "tests/orchestrator/test_redis.py",
+    "tests/orchestrator/test_up.py",
+    "tests/orchestrator/worker/test_alive_file.py",
     "tests/orchestrator/worker/test_cluster.py",
     "tests/orchestrator/worker/test_process_group.py",
     "tests/orchestrator/worker/test_restart.py",
@@ -58,6 +61,16 @@ INSTALLATIONS = (
 )
 """Whole installations that are made, started, killed and put to work: minutes, mostly
 of waiting.
+"""
+FOREIGN_PROCESSES = (
+    "tests/orchestrator/bridges/test_ai_sdk.py",
+    "tests/orchestrator/bridges/test_celery.py",
+    "tests/orchestrator/bridges/test_dagster.py",
+    "tests/orchestrator/bridges/test_dbos.py",
+    "tests/orchestrator/bridges/test_examples.py",
+)
+"""Servers and workers of other libraries. `test_one_inbox.py` has a case of each of
+these libraries, and runs in the first pass.
 """
 EACH_COMMIT = (
     "tests/house/test_deployment.py",
@@ -70,7 +83,7 @@ EACH_COMMIT = (
 databases of older versions.
 """
 PARTS = 16
-LONG = (*SWEEPS, *WHOLE, *INSTALLATIONS, "tests/bench")
+LONG = (*SWEEPS, *WHOLE, *INSTALLATIONS, *FOREIGN_PROCESSES, "tests/bench")
 """What `--sweep-short` runs."""
 ON_ONE_DATABASE = (
     "tests/approvals/forms",

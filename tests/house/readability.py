@@ -94,7 +94,7 @@ def figures_of(source: str) -> Figures:
     _count_lines(figures, source, docstrings)
     _count_tokens(figures, source, docstrings)
     _count_nodes(figures, tree)
-    figures.vague_names = sorted(_vague_names(tree))
+    figures.vague_names = vague_names(tree)
     return figures
 
 
@@ -178,12 +178,13 @@ def _count_nodes(figures: Figures, tree: ast.Module) -> None:
                 figures.tuple_assignments.append(node.lineno)
 
 
-def _vague_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield where vague names are bound.
+def vague_names(tree: ast.Module) -> list[tuple[int, str]]:
+    """Return where vague names are bound: (line number, name), in order.
 
     The variables of a comprehension that fits in one line may be called anything.
     """
     short_lived: set[ast.AST] = set()
+    places = []
     for node in ast.walk(tree):
         if isinstance(node, COMPREHENSIONS) and node.lineno == node.end_lineno:
             for generator in node.generators:
@@ -203,7 +204,8 @@ def _vague_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
             case _:
                 continue
         if bound.strip("_") in VAGUE_NAMES:
-            yield node.lineno, bound
+            places.append((node.lineno, bound))
+    return sorted(places)
 
 
 def homonyms(sources: Iterable[str]) -> set[str]:

@@ -16,7 +16,7 @@ def paying(state: Any, ctx: Any) -> None:
 def test_a_docstring_is_shown_with_each_paragraph_on_one_line() -> None:
     node = Node(name="pay", fn=paying)
     assert node.doc.split("\n\n") == [
-        "Pays what was approved. The key is the same however often this"
+        "Pay what was approved. The key is the same however often this"
         " runs, so the endpoint pays once.",
         "Raises what the endpoint answers.",
     ]

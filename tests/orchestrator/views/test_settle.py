@@ -82,7 +82,7 @@ def test_the_page_asks_without_a_default(
     html = (
         browse(people.starter).get(reverse("settle", args=[lost.id])).content.decode()
     )
-    assert "Sends the letter." in html
+    assert "Send the letter." in html
     assert "It happened" in html
     assert "It did not" in html
     assert " checked" not in html
