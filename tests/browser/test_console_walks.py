@@ -224,7 +224,7 @@ def test_going_on_from_a_checkpoint_is_walked_from_the_plan_to_the_rewind(
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.matches('.json-editor')") is False
     docs.press(page, "Operations", within="[aria-label='View of the patch']")
-    docs.says("(RFC 6902, or a merge patch, RFC 7396)")
+    docs.says("is RFC 6902, or a merge patch (RFC 7396)")
     page.wait_for_selector("#ops")
     assert json.loads(page.input_value("#ops"))[0]["value"] == "another letter"
     docs.press(page, "Form", within="[aria-label='View of the patch']")
@@ -369,7 +369,7 @@ def test_deciding_is_walked_from_the_first_choice_to_the_receipt(
     docs.sees(page, "New", within="#w1 th")
     docs.says("Where nothing was before, a table has one column")
     docs.sees(page, "What happens when you sign", within="#next")
-    docs.says("an IBAN whose check digits are right stands in groups of four")
+    docs.says("An IBAN whose check digits are right stands in groups of four")
     page.locator("#w1 :text-is('3704')").first.wait_for()
 
     docs.press(page, "Edit", within="#w1")

@@ -396,7 +396,7 @@ def test_payloads_a_run_whose_save_failed_says_what_was_refused_and_one_that_wen
     page = operator.page
     operator.open(f"/runs/{stopped.id}/")
     docs.says(
-        "the run is `failed` with the code `save_failed`, what was refused and what to do"
+        "The run is `failed` with the code `save_failed`, what was refused and what to do"
     )
     problem = page.inner_text(".problem")
     assert "No space left on device" in problem

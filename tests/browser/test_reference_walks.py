@@ -192,7 +192,7 @@ def test_encryption_a_value_whose_key_is_missing_is_named_beside_the_run_and_bre
     settings.COUNTERSIGN = {**others, "ENCRYPTION_KEYS": {"k1": b"k" * 32}}
     run = sealed_graphs.started(tmp_path, encrypted=True)
     docs.says(
-        "in an encrypted graph it is left out, and lists name the graph and the key of the run"
+        "In an encrypted graph it is left out, and lists name the graph and the key of the run"
     )
     window = browse(run_actions.reviewer(people.auditor))
     page = window.page
